@@ -1,0 +1,1 @@
+"""Look inside the embedding tables of saved language models."""

@@ -1,0 +1,104 @@
+"""Every error that a user can meet, as a tree.
+
+InspectEmbedError                 what happened; `.hint`: what to do next
+  CheckpointError                 something is wrong with the checkpoint as a whole
+    NotACheckpointError           the path holds no checkpoint that can be read
+    DamagedFileError              a file is cut short, or contradicts itself
+    UnsupportedEncodingError      the numbers lie in an encoding that cannot be read
+  TableError                      something is wrong with the table asked for
+    UnknownFamilyError            no tensor looks like a token table
+    MissingTableError             this model has no such table
+    AmbiguousTableError           several tables could be meant
+  TokenError                      something is wrong with a word or an id
+    UnknownTokenError             the vocabulary has no such token, the table no such row
+    NotOneTokenError              the word is several tokens
+  AnalysisError                   the question has no answer on these numbers
+  OutputError                     the result cannot be written as asked
+  MissingExtraError               an optional package is needed; names the exact pip line
+
+A programmer's mistake (a wrong type, a value that no user typed) is a TypeError or ValueError instead.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+LISTED = 5
+"""How many items a list inside a message shows before it says "and N more"."""
+
+
+class InspectEmbedError(Exception):
+    """What happened. `hint` says what to do next; it may be empty."""
+
+    def __init__(self, message: str, hint: str = "") -> None:
+        super().__init__(message)
+        self.hint = hint
+
+
+class CheckpointError(InspectEmbedError):
+    """Something is wrong with the checkpoint as a whole."""
+
+
+class NotACheckpointError(CheckpointError):
+    """The path holds no checkpoint that can be read."""
+
+
+class DamagedFileError(CheckpointError):
+    """A file is cut short, or contradicts itself."""
+
+
+class UnsupportedEncodingError(CheckpointError):
+    """The numbers lie in an encoding that cannot be read."""
+
+
+class TableError(InspectEmbedError):
+    """Something is wrong with the table asked for."""
+
+
+class UnknownFamilyError(TableError):
+    """No tensor looks like a token table."""
+
+
+class MissingTableError(TableError):
+    """This model has no such table."""
+
+
+class AmbiguousTableError(TableError):
+    """Several tables could be meant."""
+
+
+class TokenError(InspectEmbedError):
+    """Something is wrong with a word or an id."""
+
+
+class UnknownTokenError(TokenError):
+    """The vocabulary has no such token, or the table no such row."""
+
+
+class NotOneTokenError(TokenError):
+    """The word is several tokens."""
+
+
+class AnalysisError(InspectEmbedError):
+    """The question has no answer on these numbers."""
+
+
+class OutputError(InspectEmbedError):
+    """The result cannot be written as asked."""
+
+
+class MissingExtraError(InspectEmbedError):
+    """An optional package is needed."""
+
+    def __init__(self, package: str, extra: str, purpose: str) -> None:
+        super().__init__(
+            f"{purpose} needs the package {package}, which is not installed.",
+            hint=f'pip install "inspect-embed[{extra}]"',
+        )
+
+
+def shorten(items: Iterable[object], listed: int = LISTED) -> str:
+    """Join items with commas, at most `listed` of them, then say how many more there are."""
+    texts = [str(item) for item in items]
+    shown = ", ".join(texts[:listed])
+    return shown if len(texts) <= listed else f"{shown} and {len(texts) - listed:,} more"

@@ -1,0 +1,80 @@
+"""Which tensors a checkpoint holds: one file a format.
+
+A format offers `NAME`, `claims` (is this folder, or the file chosen in it, mine?) and `read_tensors`,
+which reads headers only and gives a `TensorSet`.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Protocol, runtime_checkable
+
+from inspect_embed.encodings import Encoding
+
+FORMATS = ("safetensors",)
+"""The modules of this package, one a format, in the order in which they are asked."""
+
+
+@dataclass(frozen=True, slots=True)
+class TensorEntry:
+    """A tensor as its file's header describes it.
+
+    `start` and `stop` are byte offsets in `file`; no value has been read.
+    """
+
+    name: str
+    shape: tuple[int, ...]
+    encoding: Encoding
+    file: str
+    start: int
+    stop: int
+
+    @property
+    def n_elements(self) -> int:
+        """How many numbers it holds; 1 for a scalar."""
+        return math.prod(self.shape)
+
+    @property
+    def n_bytes(self) -> int:
+        """How many bytes it takes in its file."""
+        return self.stop - self.start
+
+
+@runtime_checkable
+class TensorSet(Protocol):
+    """The tensors of a checkpoint, by name; entries are made when they are asked for."""
+
+    format: str
+    """Name of the format, as people say it."""
+    files: tuple[str, ...]
+    """Names of the files that were read."""
+    missing_files: tuple[str, ...]
+    """Files that an index names and that are not there."""
+    warnings: tuple[str, ...]
+    """What is wrong with the files, a sentence each."""
+    notes: tuple[str, ...]
+    """What is worth knowing about the files, a sentence each."""
+    metadata: Mapping[str, str]
+    """Free text that the files carry about themselves."""
+
+    def __getitem__(self, name: str) -> TensorEntry:
+        """The entry of this tensor; KeyError where there is none."""
+        ...
+
+    def __contains__(self, name: object) -> bool:
+        """Whether there is such a tensor."""
+        ...
+
+    def __len__(self) -> int:
+        """How many tensors there are."""
+        ...
+
+    def names(self) -> list[str]:
+        """Every tensor's name, in the order of the files."""
+        ...
+
+    def read(self, entry: TensorEntry, start: int, stop: int) -> memoryview:
+        """Bytes start to stop of a tensor, counted from its first byte; DamagedFileError where they are not there."""
+        ...
