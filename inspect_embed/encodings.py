@@ -95,7 +95,9 @@ def _decode_8_bits(exponent_bits: int, bias: int, infinities: bool) -> Decoder:
             patterns = np.arange(256)
             exponent = (patterns >> fraction_bits) & ((1 << exponent_bits) - 1)
             fraction = (patterns & ((1 << fraction_bits) - 1)) / 2.0**fraction_bits
-            size = np.where(exponent == 0, fraction * 2.0 ** (1 - bias), (1 + fraction) * 2.0 ** (exponent - bias))
+            size = np.where(
+                exponent == 0, fraction * 2.0 ** (1 - bias), (1 + fraction) * 2.0 ** (exponent - bias)
+            )
             if infinities:
                 top = exponent == (1 << exponent_bits) - 1
                 size[top] = np.where(fraction[top] == 0, np.inf, np.nan)

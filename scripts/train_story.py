@@ -234,7 +234,9 @@ def save_snapshot(out: Path, step: int, model: StoryModel, end: int) -> None:
     folder = out / "steps" / f"step-{step:05d}"
     folder.mkdir(parents=True, exist_ok=True)
     tables = {f"{name}.weight": getattr(model, name).weight.detach().half() for name in ("wte", "wpe")}
-    write_then_rename(folder / "model.safetensors", lambda part: save_file(tables, part, metadata={"format": "pt"}))
+    write_then_rename(
+        folder / "model.safetensors", lambda part: save_file(tables, part, metadata={"format": "pt"})
+    )
     save_config(folder, end)
     (folder / "tokenizer.json").write_bytes((out / "tokenizer.json").read_bytes())
 
@@ -253,7 +255,9 @@ def build_optimizer(model: nn.Module) -> torch.optim.AdamW:
     return torch.optim.AdamW(groups, lr=PEAK_LEARNING_RATE, betas=BETAS)
 
 
-def train(corpus: Path, out: Path, n_tokens: int, seconds: float, seed: int, resume: bool, compiled: bool) -> None:
+def train(
+    corpus: Path, out: Path, n_tokens: int, seconds: float, seed: int, resume: bool, compiled: bool
+) -> None:
     out.mkdir(parents=True, exist_ok=True)
     stories = read_stories(corpus)
     held_out = stories[::HELD_OUT_EVERY]
@@ -267,7 +271,10 @@ def train(corpus: Path, out: Path, n_tokens: int, seconds: float, seed: int, res
         write_then_rename(out / "tokenizer.json", lambda part: tokenizer.save(str(part)))
     end = tokenizer.token_to_id(END_OF_TEXT)
     ids, held_ids = encode_stories(tokenizer, trained), encode_stories(tokenizer, held_out)
-    print(f"{len(trained):,} stories, {len(ids):,} tokens; held out {len(held_out):,}, {len(held_ids):,}", flush=True)
+    print(
+        f"{len(trained):,} stories, {len(ids):,} tokens; held out {len(held_out):,}, {len(held_ids):,}",
+        flush=True,
+    )
 
     torch.manual_seed(seed)
     model = StoryModel()
@@ -337,18 +344,27 @@ def train(corpus: Path, out: Path, n_tokens: int, seconds: float, seed: int, res
         if step in snapshots:
             save_snapshot(out, step, model, end)
         if sys.stderr.isatty():
-            print(f"\rstep {step:,}/{total_steps:,}  loss {recent[-1]:.3f} ", end="", file=sys.stderr, flush=True)
+            print(
+                f"\rstep {step:,}/{total_steps:,}  loss {recent[-1]:.3f} ",
+                end="",
+                file=sys.stderr,
+                flush=True,
+            )
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("corpus", type=Path)
     parser.add_argument("--out", type=Path, required=True, help="folder that receives the model")
     parser.add_argument("--tokens", type=float, default=60e6, help="tokens to train on (default 60e6)")
     parser.add_argument("--seconds", type=float, default=math.inf, help="training time after which to end")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--resume", action="store_true", help="go on from OUT/state.pt where there is one")
-    parser.add_argument("--compile", action="store_true", help="compile the model first (needs a C++ compiler)")
+    parser.add_argument(
+        "--compile", action="store_true", help="compile the model first (needs a C++ compiler)"
+    )
     arguments = parser.parse_args()
     train(
         arguments.corpus,

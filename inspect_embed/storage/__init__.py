@@ -6,7 +6,6 @@ A location is one file in this package. It offers a `Folder` (what is there) who
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Protocol
 
 LOCATIONS = ("local", "memory")
@@ -38,7 +37,7 @@ class Folder(Protocol):
         """How a person would name this folder."""
         ...
 
-    def names(self) -> Sequence[str]:
+    def names(self) -> list[str]:
         """Plain names of the files in it, sorted."""
         ...
 
