@@ -13,15 +13,10 @@ Needs numpy, and nothing else.
 
 from __future__ import annotations
 
-import argparse
 import itertools
-import json
 import math
-import os
-import sys
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt

@@ -323,7 +323,11 @@ def train(
             state = {
                 "model": model.state_dict(),
                 "optimizer": optimizer.state_dict(),
-                **{"step": step, "epoch": epoch, "place": place, "spent": spent, "best": best},
+                "step": step,
+                "epoch": epoch,
+                "place": place,
+                "spent": spent,
+                "best": best,
             }
             write_then_rename(state_path, lambda part, state=state: torch.save(state, part))
         if done:

@@ -12,7 +12,7 @@ import math
 import re
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, cast
 
 from inspect_embed.encodings import ENCODINGS, Encoding
 from inspect_embed.errors import (
@@ -145,7 +145,6 @@ class SafetensorsSet:
             self.notes += (f"{name} holds {size - needed:,} bytes after its last tensor.",)
         self._headers[name] = header
         self._data_start[name] = data_start
-        self._file_of.update(dict.fromkeys(header, name))
 
 
 def claims(names: Iterable[str], chosen: str | None) -> bool:
@@ -206,7 +205,7 @@ def _read_by_index(tensors: SafetensorsSet, folder: Folder, index: str, names: l
             f"{len(missing)} of the {len(listed)} files that {index} names are not there: {shorten(missing)}.",
         )
     _add_files(tensors, [file for file in listed if file in present], index)
-    _compare_with_index(tensors, weight_map, index)
+    _place_by_index(tensors, weight_map, index)
     ignored = [name for name in names if name.endswith(SUFFIX) and name not in set(listed)]
     if ignored:
         tensors.notes += (f"Not counted, since {index} does not name them: {shorten(ignored)}.",)
@@ -215,12 +214,14 @@ def _read_by_index(tensors: SafetensorsSet, folder: Folder, index: str, names: l
 def _read_by_names(tensors: SafetensorsSet, names: list[str], chosen: str | None, location: str) -> None:
     if chosen is not None:
         tensors._add_file(chosen)
+        _place_by_headers(tensors)
         return
     files, missing, ignored = _choose_files([name for name in names if name.endswith(SUFFIX)], location)
     tensors.missing_files = tuple(missing)
     if missing:
         tensors.warnings += (f"{len(missing)} shards are not there: {shorten(missing)}.",)
     _add_files(tensors, files, "the names of the files")
+    _place_by_headers(tensors)
     if ignored:
         tensors.notes += (f"Not counted beside {shorten(files)}: {shorten(ignored)}.",)
 
@@ -244,15 +245,27 @@ def _add_files(tensors: SafetensorsSet, files: list[str], told_by: str) -> None:
     tensors.missing_files += tuple(failed)
 
 
-def _compare_with_index(tensors: SafetensorsSet, weight_map: dict[str, str], index: str) -> None:
+def _place_by_headers(tensors: SafetensorsSet) -> None:
+    """Which file holds which tensor, by the headers alone."""
+    for file, header in tensors._headers.items():
+        tensors._file_of.update(dict.fromkeys(header, file))
+
+
+def _place_by_index(tensors: SafetensorsSet, weight_map: dict[str, str], index: str) -> None:
     """Headers say what a file holds; where two files hold one name, the index says which is meant."""
-    differing = weight_map.items() - tensors._file_of.items()
+    headers = tensors._headers
+    if len(weight_map) == sum(map(len, headers.values())) and all(
+        set(map(weight_map.get, header)) <= {file} for file, header in headers.items()
+    ):
+        tensors._file_of = weight_map  # the usual case: they agree
+        return
+    _place_by_headers(tensors)
     gone = set(tensors.missing_files)
     absent = 0
-    for name, file in differing:
+    for name, file in weight_map.items() - tensors._file_of.items():
         if file in gone:
             continue
-        if name in tensors._headers[file]:
+        if name in headers[file]:
             tensors._file_of[name] = file
         else:
             absent += 1
@@ -272,21 +285,16 @@ def _read_index(folder: Folder, index: str) -> dict[str, str]:
     finally:
         source.close()
     weight_map = content.get("weight_map")
-    if (
-        not isinstance(weight_map, dict)
-        or not weight_map
-        or not all(type(file) is str for file in set(map(_hashable, weight_map.values())))
-    ):
+    try:
+        sound = bool(weight_map) and all(type(file) is str for file in set(weight_map.values()))
+    except (AttributeError, TypeError):  # no object, or an unhashable value in it
+        sound = False
+    if not sound:
         raise DamagedFileError(
             f'{index} has no "weight_map" from tensor names to file names.',
             "Name one of the .safetensors files instead.",
         )
-    return weight_map
-
-
-def _hashable(value: object) -> object:
-    """The value itself where it is a string, else something that is none."""
-    return value if type(value) is str else None
+    return cast("dict[str, str]", weight_map)
 
 
 def _is_plain_name(name: str) -> bool:
