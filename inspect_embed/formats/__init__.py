@@ -9,9 +9,11 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Protocol, runtime_checkable
+from importlib import import_module
+from typing import Protocol, cast
 
 from inspect_embed.encodings import Encoding
+from inspect_embed.storage import Folder
 
 FORMATS = ("safetensors",)
 """The modules of this package, one a format, in the order in which they are asked."""
@@ -42,22 +44,38 @@ class TensorEntry:
         return self.stop - self.start
 
 
-@runtime_checkable
 class TensorSet(Protocol):
     """The tensors of a checkpoint, by name; entries are made when they are asked for."""
 
-    format: str
-    """Name of the format, as people say it."""
-    files: tuple[str, ...]
-    """Names of the files that were read."""
-    missing_files: tuple[str, ...]
-    """Files that an index names and that are not there."""
-    warnings: tuple[str, ...]
-    """What is wrong with the files, a sentence each."""
-    notes: tuple[str, ...]
-    """What is worth knowing about the files, a sentence each."""
-    metadata: Mapping[str, str]
-    """Free text that the files carry about themselves."""
+    @property
+    def format(self) -> str:
+        """Name of the format, as people say it."""
+        ...
+
+    @property
+    def files(self) -> tuple[str, ...]:
+        """Names of the files that were read."""
+        ...
+
+    @property
+    def missing_files(self) -> tuple[str, ...]:
+        """Files that should be there and are not, or cannot be read."""
+        ...
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """What is wrong with the files, a sentence each."""
+        ...
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What is worth knowing about the files, a sentence each."""
+        ...
+
+    @property
+    def metadata(self) -> Mapping[str, str]:
+        """Free text that the files carry about themselves."""
+        ...
 
     def __getitem__(self, name: str) -> TensorEntry:
         """The entry of this tensor; KeyError where there is none."""
@@ -75,6 +93,20 @@ class TensorSet(Protocol):
         """Every tensor's name, in the order of the files."""
         ...
 
+    def count_bytes(self) -> dict[str, int]:
+        """Bytes of data for each encoding that occurs, by its name."""
+        ...
+
     def read(self, entry: TensorEntry, start: int, stop: int) -> memoryview:
         """Bytes start to stop of a tensor, counted from its first byte; DamagedFileError where they are not there."""
         ...
+
+
+def read_tensors(folder: Folder, chosen: str | None = None, allow_partial: bool = False) -> TensorSet | None:
+    """Which tensors does this folder, or the file chosen in it, hold? None where no format knows it."""
+    names = folder.names()
+    for name in FORMATS:
+        module = import_module(f"{__name__}.{name}")
+        if module.claims(names, chosen):
+            return cast(TensorSet, module.read_tensors(folder, chosen, allow_partial))
+    return None

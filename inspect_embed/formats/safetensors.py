@@ -284,7 +284,7 @@ def _read_index(folder: Folder, index: str) -> dict[str, str]:
         content = _parse_json(source.read(0, source.size), index)
     finally:
         source.close()
-    weight_map = content.get("weight_map")
+    weight_map: Any = content.get("weight_map")
     try:
         sound = bool(weight_map) and all(type(file) is str for file in set(weight_map.values()))
     except (AttributeError, TypeError):  # no object, or an unhashable value in it

@@ -1,1 +1,1 @@
-"""To be written."""
+"""Arrays in, arrays out: this package knows no token and no file."""

@@ -1,0 +1,315 @@
+"""A saved model, opened: its files, its config, its tables and its vocabulary. Only headers are read."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from inspect_embed.errors import (
+    AmbiguousTableError,
+    MissingTableError,
+    NotACheckpointError,
+    TableError,
+    UnknownFamilyError,
+    shorten,
+)
+from inspect_embed.families import FoundTables, TableChoice, find_tables
+from inspect_embed.formats import TensorEntry, TensorSet, read_tensors
+from inspect_embed.storage.local import LocalFolder
+from inspect_embed.table import EmbeddingTable, PositionLabels, RowLabels, TokenLabels
+from inspect_embed.vocabularies import Vocabulary, open_vocabulary
+
+ROLES = ("input", "output", "position")
+_OTHER_MODEL_FILES = (".bin", ".pt", ".pth", ".ckpt", ".gguf", ".npz", ".h5", ".msgpack", ".onnx")
+
+
+@dataclass(frozen=True, slots=True)
+class TableFacts:
+    """Which tensor a table is: the part of a result that says what was looked at."""
+
+    role: str
+    tensor: str
+    shape: tuple[int, ...]
+    encoding: str
+
+    @classmethod
+    def of(cls, table: EmbeddingTable) -> TableFacts:
+        """The facts of an opened table."""
+        return cls(table.role, table.tensor.name, table.tensor.shape, table.tensor.encoding.name)
+
+    def __str__(self) -> str:
+        """One line: role, tensor, shape, encoding."""
+        return f"{self.role} table {self.tensor} {shape_text(self.shape)} {self.encoding}"
+
+
+def shape_text(shape: tuple[int, ...]) -> str:
+    """A shape as people write it: 50,257 x 768."""
+    return " x ".join(f"{n:,}" for n in shape) or "scalar"
+
+
+class Checkpoint:
+    """A saved model, opened.
+
+    `location` is the path as given, `family` the architecture's name, `config` the content of config.json
+    ({} where there is none), `tensors` every tensor's entry by name. `warnings` say what is wrong with the
+    files, `notes` what is worth knowing.
+    """
+
+    def __init__(
+        self,
+        location: str,
+        folder: LocalFolder,
+        tensors: TensorSet,
+        tokenizer: str | os.PathLike[str] | None = None,
+        notes: tuple[str, ...] = (),
+    ) -> None:
+        self.location = location
+        self.folder = folder
+        self.tensors = tensors
+        self.format = tensors.format
+        self.warnings = list(tensors.warnings)
+        self.notes = [*notes, *tensors.notes]
+        self._tokenizer = tokenizer
+        self.config: Mapping[str, Any] = self._read_json("config.json")
+
+    def __repr__(self) -> str:
+        """Location, family and number of tensors."""
+        return f"<Checkpoint {self.location}: {self.family}, {len(self.tensors):,} tensors>"
+
+    @cached_property
+    def found(self) -> FoundTables:
+        """Which tensors are its tables."""
+        return find_tables(self.tensors, self.config)
+
+    @property
+    def family(self) -> str:
+        """The architecture's name."""
+        return self.found.family
+
+    @cached_property
+    def vocabulary(self) -> Vocabulary | None:
+        """What the rows of the token table mean; None where no tokenizer can be read."""
+        return open_vocabulary(self.folder, self._tokenizer)
+
+    @property
+    def token_labels(self) -> TokenLabels:
+        """Rows of token tables, by name."""
+        return TokenLabels(self.vocabulary)
+
+    def table(self, role: str = "input", tensor: str | None = None) -> EmbeddingTable:
+        """The table of this role, or the tensor of this name in its place.
+
+        `role` is "input", "output" (the input table where the head is tied to it) or "position" (the first of
+        the text model's). TableError where there is none, or where several input tables of different
+        values could be meant.
+        """
+        if role not in ROLES:
+            raise ValueError(f"role must be one of {ROLES}, not {role!r}")
+        if tensor is not None:
+            return self._open_table(role, self._find_tensor(tensor))
+        if role == "position":
+            if not self.found.positions:
+                kinds = " and ".join(self.found.position_kinds) or "of an unknown kind"
+                raise MissingTableError(
+                    f"{self.location} has no position table: its positions are {kinds}.",
+                    "`inspect-embed info` shows the tables that it has.",
+                )
+            return self._open_position_table(self.found.positions[0])
+        if role == "output":
+            return self._output_table()
+        return self._input_table()
+
+    def _input_table(self) -> EmbeddingTable:
+        choice = self.found.input
+        if choice is None:
+            raise self._no_input_table()
+        table = self._open_table("input", choice.entry)
+        rivals = [self._open_table("input", entry) for entry in self.found.ambiguous if entry != choice.entry]
+        if any(not table.has_same_values(rival) for rival in rivals):
+            listed = [f"{t.tensor.name} {shape_text(t.tensor.shape)}" for t in (table, *rivals)]
+            raise AmbiguousTableError(
+                f"{self.location} holds several input tables of different values: {shorten(listed)}.",
+                f"Choose one, for instance --tensor {table.tensor.name}",
+            )
+        return table
+
+    def _no_input_table(self) -> TableError:
+        if self.found.adapter:
+            base = self._read_json("adapter_config.json").get("base_model_name_or_path")
+            of = f" for {base}" if isinstance(base, str) else ""
+            held = [entry.name for entry in self.found.candidates]
+            return MissingTableError(
+                f"{self.location} is an adapter{of}: low-rank changes, and no token table of its own.",
+                f"It holds a full copy, which --tensor {held[0]} shows."
+                if held
+                else "Open the base model, or the model with the adapter merged into it.",
+            )
+        tables = [name for name in self.tensors.names()[:10_000] if len(self.tensors[name].shape) == 2]
+        return UnknownFamilyError(
+            f"No tensor of {self.location} looks like a token table.",
+            f"Name one with --tensor NAME; it holds {shorten(tables)}." if tables else "",
+        )
+
+    def _output_table(self) -> EmbeddingTable:
+        found = self.found
+        if found.output is not None:
+            return self._open_table("output", found.output.entry)
+        if found.tied:
+            table = self._input_table()
+            table.role = "output"
+            table.notes += (f"The output head is tied: it is the input table, {table.tensor.name}.",)
+            return table
+        raise MissingTableError(
+            f"{self.location} holds no output table{'' if found.tied is None else ', and is not tied'}.",
+            "`inspect-embed info` shows the tables that it has.",
+        )
+
+    def _open_table(self, role: str, entry: TensorEntry) -> EmbeddingTable:
+        labels: RowLabels = TokenLabels(self.vocabulary)
+        if role == "position":
+            first = next((c.first_used_row for c in self.found.positions if c.entry == entry), 0)
+            labels = PositionLabels(first, entry.n_elements // max(entry.shape[-1:] or (1,)))
+        return EmbeddingTable(role, entry, self.tensors, labels, self.found.tied, self._block_scale())
+
+    def _open_position_table(self, choice: TableChoice) -> EmbeddingTable:
+        return self._open_table("position", choice.entry)
+
+    def _block_scale(self) -> tuple[int, int]:
+        quantisation = self.config.get("quantization_config")
+        size = quantisation.get("weight_block_size") if isinstance(quantisation, dict) else None
+        if isinstance(size, list) and len(size) == 2 and all(type(n) is int and n > 0 for n in size):
+            return size[0], size[1]
+        return 128, 128
+
+    def _find_tensor(self, name: str) -> TensorEntry:
+        """The tensor of this name, or the only one whose name ends so."""
+        if name in self.tensors:
+            return self.tensors[name]
+        names = self.tensors.names()
+        tails = [stored for stored in names if stored.endswith(f".{name}")]
+        if len(tails) == 1:
+            return self.tensors[tails[0]]
+        if tails:
+            raise AmbiguousTableError(
+                f"Several tensors end in {name!r}: {shorten(tails)}.", "Give the whole name."
+            )
+        import difflib
+
+        close = difflib.get_close_matches(name, names[:50_000], cutoff=0.3)
+        raise MissingTableError(
+            f"{self.location} has no tensor called {name!r}.",
+            f"It has {shorten(close or names)}.",
+        )
+
+    def _read_json(self, name: str) -> dict[str, Any]:
+        """A JSON file beside the tensors; {} where it is absent, and with a warning where it is broken."""
+        if name not in self.folder.names():
+            return {}
+        source = self.folder.open(name)
+        try:
+            content = json.loads(str(source.read(0, source.size), "utf-8-sig"))
+        except (ValueError, RecursionError):
+            self.warnings.append(f"{name} cannot be read as JSON; names and shapes alone were used.")
+            return {}
+        finally:
+            source.close()
+        return content if isinstance(content, dict) else {}
+
+
+def open_checkpoint(
+    path: str | os.PathLike[str],
+    tokenizer: str | os.PathLike[str] | None = None,
+    allow_partial: bool = False,
+) -> Checkpoint:
+    """What is in this checkpoint?
+
+    `path`: a folder, a .safetensors file, an index file, or a hub cache folder (models--org--name).
+    `tokenizer`: a tokenizer file, or a folder that holds one, in place of the checkpoint's own. With
+    `allow_partial`, tensors that lie wholly inside a file that is cut short can be read.
+
+    Cost: the headers. Errors: NotACheckpointError, DamagedFileError.
+
+    >>> checkpoint = open_checkpoint("checkpoints/toy")
+    >>> checkpoint.table().width
+    128
+    """
+    location = os.fspath(path)
+    folder, chosen, notes = _locate(Path(location), location)
+    tensors = read_tensors(folder, chosen, allow_partial)
+    if tensors is None:
+        raise _not_readable(location, folder, chosen)
+    return Checkpoint(location, folder, tensors, tokenizer, notes)
+
+
+def _locate(path: Path, location: str) -> tuple[LocalFolder, str | None, tuple[str, ...]]:
+    """The folder, the file chosen in it, and what is worth saying of the choice."""
+    if path.is_file():
+        # The path is not resolved: a cached file is a link into blobs/, away from its config and tokenizer.
+        return LocalFolder(path.parent), path.name, ()
+    if path.is_dir():
+        if (path / "snapshots").is_dir():
+            snapshot = _choose_snapshot(path)
+            return LocalFolder(snapshot), None, (f"Snapshot {snapshot.name} of the hub cache.",)
+        return LocalFolder(path), None, ()
+    if path.is_symlink():
+        raise NotACheckpointError(
+            f"{location} is a link to a file that is not there.", "Fetch the file again."
+        )
+    hint = "Give a folder, a .safetensors file, an index file or a hub cache folder."
+    if location.count("/") == 1 and not location.startswith((".", "/", "~")):
+        cached = _hub_cache() / f"models--{location.replace('/', '--')}"
+        hint = (
+            f"A model of that name is in the hub cache: give {cached}"
+            if cached.is_dir()
+            else f"A model of that name would lie in the hub cache as {cached}, once it is fetched."
+        )
+    raise NotACheckpointError(f"There is no file or folder {location}.", hint)
+
+
+def _hub_cache() -> Path:
+    """Where the hub's own library keeps what it fetched."""
+    if cache := os.environ.get("HF_HUB_CACHE"):
+        return Path(cache)
+    home = os.environ.get("HF_HOME") or Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache") / "huggingface"
+    return Path(home).expanduser() / "hub"
+
+
+def _choose_snapshot(path: Path) -> Path:
+    """The snapshot that refs/main names, else the newest."""
+    snapshots = [entry for entry in (path / "snapshots").iterdir() if entry.is_dir()]
+    reference = path / "refs" / "main"
+    if reference.is_file():
+        revision = reference.read_text(encoding="utf-8-sig", errors="replace").strip()
+        for snapshot in snapshots:
+            if snapshot.name == revision:
+                return snapshot
+    if not snapshots:
+        raise NotACheckpointError(
+            f"{path} is a hub cache folder without a snapshot.", "Fetch the model again."
+        )
+    return max(snapshots, key=lambda snapshot: (snapshot.stat().st_mtime, snapshot.name))
+
+
+def _not_readable(location: str, folder: LocalFolder, chosen: str | None) -> NotACheckpointError:
+    if chosen is not None:
+        return NotACheckpointError(
+            f"{location} is no .safetensors file and no index of one.",
+            "Give a folder, a .safetensors file, an index file or a hub cache folder.",
+        )
+    names = folder.names()
+    others = [name for name in names if name.endswith(_OTHER_MODEL_FILES)]
+    below = sorted(
+        entry.name for entry in folder.path.iterdir() if entry.is_dir() and any(entry.glob("*.safetensors"))
+    )
+    if below:
+        hint = f"There are some below it: {shorten(f'{location}/{name}' for name in below)}."
+    elif others:
+        hint = f"It holds {shorten(others)}; only safetensors can be read so far."
+    else:
+        hint = f"It holds {shorten(names)}." if names else "It is empty."
+    return NotACheckpointError(f"{location} holds no .safetensors file.", hint)

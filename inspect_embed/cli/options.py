@@ -1,0 +1,172 @@
+"""What the commands share: their options, opening what they name, and writing the answer."""
+
+from __future__ import annotations
+
+import os
+import sys
+import tempfile
+from collections.abc import Callable, Iterable
+from importlib import import_module
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+from inspect_embed.errors import OutputError, TokenError
+from inspect_embed.outputs import FIGURES, OUTPUTS
+
+if TYPE_CHECKING:
+    from inspect_embed.checkpoint import Checkpoint
+    from inspect_embed.report import Report
+
+Function = TypeVar("Function", bound=Callable[..., Any])
+
+checkpoint_argument = click.argument("checkpoint", metavar="CKPT")
+words_argument = click.argument("words", nargs=-1, metavar="[WORD]...")
+words_file_option = click.option(
+    "--words-file", metavar="FILE", help="Take words from FILE too, one a line; - is standard input."
+)
+mean_option = click.option(
+    "--mean", is_flag=True, help="Let a word of several tokens be the mean of their rows."
+)
+
+
+def table_option(*roles: str) -> Callable[[Function], Function]:
+    """Which table is asked."""
+    return click.option(
+        "--table", type=click.Choice(roles), default=roles[0], show_default=True, help="Which table."
+    )
+
+
+def common_options(function: Function) -> Function:
+    """The options that every command takes."""
+    formats = [*OUTPUTS]
+    for option in reversed(
+        (
+            click.option("--tensor", metavar="NAME", help="Use this tensor as the table."),
+            click.option(
+                "--tokenizer", metavar="PATH", help="Use this tokenizer (a file, or a folder with one)."
+            ),
+            click.option(
+                "--allow-partial", is_flag=True, help="Read what is whole in a file that is cut short."
+            ),
+            click.option(
+                "--format",
+                "format_",
+                type=click.Choice(formats),
+                help="How to write the answer (default: text).",
+            ),
+            click.option(
+                "-o", "--output", metavar="FILE", help="Write to FILE; its suffix tells the format."
+            ),
+            click.option("--ascii", is_flag=True, help="Write ASCII alone: ·girl becomes \\x20girl."),
+        )
+    ):
+        function = option(function)
+    return function
+
+
+def open_ckpt(path: str, tokenizer: str | None, allow_partial: bool) -> Checkpoint:
+    """Open what the user named."""
+    from inspect_embed.checkpoint import open_checkpoint
+
+    return open_checkpoint(path, tokenizer, allow_partial)
+
+
+def read_words(words: Iterable[str], words_file: str | None) -> list[str]:
+    """The words of the command line, then those of the file: one a line, blanks at its start kept."""
+    found = list(words)
+    if words_file is not None:
+        data = sys.stdin.buffer.read() if words_file == "-" else Path(words_file).read_bytes()
+        try:
+            text = data.decode("utf-8-sig")
+        except UnicodeDecodeError:
+            raise TokenError(f"{words_file} is not UTF-8 text.", "Save it as UTF-8.") from None
+        found += [line for line in text.splitlines() if line.strip()]
+    return found
+
+
+def write_answer(
+    report: Report, checkpoints: Iterable[Checkpoint], format_: str | None, output: str | None, ascii_: bool
+) -> None:
+    """Write a report where, and as, it was asked for; then what is wrong with the files, on stderr."""
+    name = format_ or _format_of(output)
+    module = import_module(f"inspect_embed.outputs.{name}")
+    if name == "figure":
+        assert output is not None
+        content: str | bytes = module.render(report, Path(output).suffix.lower())
+    else:
+        content = module.render(report)
+    if isinstance(content, str):
+        stream_is_ascii = output is None and not _can_write("·", sys.stdout.encoding)
+        if ascii_ or stream_is_ascii:
+            content = _to_ascii(content, name)
+    if output is not None and output != "-":
+        write_file(Path(output), content if isinstance(content, bytes) else content.encode("utf-8"))
+    elif isinstance(content, str):
+        sys.stdout.write(content)
+    for checkpoint in checkpoints:
+        for warning in checkpoint.warnings:
+            sys.stdout.flush()
+            sys.stderr.write(f"warning: {warning}\n")
+
+
+def write_file(path: Path, content: bytes) -> None:
+    """Write beside the file, then rename: what was there is replaced as a whole, or not at all."""
+    if path.is_dir():
+        raise OutputError(f"{path} is a folder.", "Give the name of a file.")
+    try:
+        descriptor, temporary = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
+    except OSError as error:
+        raise OutputError(
+            f"{path} cannot be written: {error.strerror}.", "Give another path with -o."
+        ) from None
+    try:
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(content)
+        mask = os.umask(0)
+        os.umask(mask)
+        os.chmod(temporary, 0o666 & ~mask)  # a temporary file is private; the answer is as any file is
+        os.replace(temporary, path)
+    except OSError as error:
+        Path(temporary).unlink(missing_ok=True)
+        raise OutputError(
+            f"{path} cannot be written: {error.strerror}.", "Give another path with -o."
+        ) from None
+
+
+def _format_of(output: str | None) -> str:
+    if output is None or output == "-":
+        return "text"
+    suffix = Path(output).suffix.lower()
+    suffixes = {end: name for name in (*OUTPUTS, *FIGURES) for end in _suffixes(name)}
+    if suffix not in suffixes:
+        raise click.UsageError(
+            f"{output}: the suffix {suffix or '(none)'} tells no format; known are {' '.join(suffixes)}. "
+            f"Or give --format."
+        )
+    return suffixes[suffix]
+
+
+def _suffixes(name: str) -> tuple[str, ...]:
+    suffixes: tuple[str, ...] = import_module(f"inspect_embed.outputs.{name}").SUFFIXES
+    return suffixes
+
+
+def _can_write(text: str, encoding: str | None) -> bool:
+    try:
+        text.encode(encoding or "utf-8")
+    except (UnicodeEncodeError, LookupError):
+        return False
+    return True
+
+
+def _to_ascii(content: str, format_: str) -> str:
+    """The same answer in ASCII; JSON has escapes of its own, the rest is spelled so that it can be typed back."""
+    if format_ == "json":
+        import json
+
+        return json.dumps(json.loads(content), ensure_ascii=True, indent=2) + "\n"
+    from inspect_embed.spelling import to_ascii
+
+    return to_ascii(content)

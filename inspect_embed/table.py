@@ -1,0 +1,326 @@
+"""A table of vectors with labelled rows, read by blocks, straight from the file."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Protocol
+
+from inspect_embed.encodings import READABLE
+from inspect_embed.errors import (
+    MissingTableError,
+    TokenError,
+    UnknownTokenError,
+    UnsupportedEncodingError,
+    shorten,
+)
+from inspect_embed.formats import TensorEntry, TensorSet
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from inspect_embed.vocabularies import Vocabulary
+
+    Floats = NDArray[np.floating[Any]]
+
+NATIVE_BLOCK_BYTES = 1 << 20
+"""Bytes of a block that is used where it lies: small enough to be read twice from the cache."""
+DECODED_BLOCK_ELEMENTS = 1 << 17
+"""Numbers in a block that is decoded into a buffer: the buffer stays in the cache."""
+
+
+@dataclass(frozen=True, slots=True)
+class FoundRow:
+    """The row that a query names, and what is worth saying about the choice."""
+
+    row: int
+    label: str
+    notes: tuple[str, ...] = ()
+
+
+class RowLabels(Protocol):
+    """What the rows of a table mean."""
+
+    def text(self, row: int) -> str:
+        """What people call this row."""
+        ...
+
+    def find(self, query: str) -> FoundRow:
+        """The row that a query names; TokenError where it names none."""
+        ...
+
+    def named(self, n_rows: int) -> NDArray[np.bool_]:
+        """Which of the first n_rows rows mean something: bool (n_rows,)."""
+        ...
+
+
+class TokenLabels:
+    """Rows that are tokens of a vocabulary; without a vocabulary, rows that are known by id alone."""
+
+    def __init__(self, vocabulary: Vocabulary | None, missing: str = "") -> None:
+        self.vocabulary = vocabulary
+        self._missing = missing or "This checkpoint has no tokenizer that can be read"
+
+    def text(self, row: int) -> str:
+        """The token as people read it; "no token" where there is none; the id without a vocabulary."""
+        return self.vocabulary.label(row) if self.vocabulary is not None else f"id:{row}"
+
+    def find(self, query: str) -> FoundRow:
+        """The row of the token that a query names."""
+        if self.vocabulary is not None:
+            found = self.vocabulary.find(query)
+            return FoundRow(found.id, self.text(found.id), found.notes)
+        digits = query.removeprefix("id:")
+        if not (digits.isascii() and digits.isdigit()):
+            raise TokenError(
+                f"{self._missing}, so {query!r} cannot be looked up.",
+                "Ask by id (id:477), or name a tokenizer with --tokenizer PATH.",
+            )
+        return FoundRow(int(digits), self.text(int(digits)))
+
+    def named(self, n_rows: int) -> NDArray[np.bool_]:
+        """Rows that a token names; all of them without a vocabulary."""
+        import numpy as np
+
+        if self.vocabulary is None:
+            return np.ones(n_rows, bool)
+        ids = np.fromiter(self.vocabulary.ids(), np.int64)
+        named = np.zeros(n_rows, bool)
+        named[ids[ids < n_rows]] = True
+        return named
+
+
+class PositionLabels:
+    """Rows that are positions; places count from 1, and some families leave rows unused before the first."""
+
+    def __init__(self, first_used_row: int, n_rows: int) -> None:
+        self.first_used_row = first_used_row
+        self.n_places = n_rows - first_used_row
+
+    def text(self, row: int) -> str:
+        """The place that stands in this row."""
+        place = row - self.first_used_row + 1
+        return f"place {place}" if place >= 1 else "no place"
+
+    def find(self, query: str) -> FoundRow:
+        """The row of a place, given as a number from 1 (`3`, `place 3`), or of a row (`id:2`)."""
+        if query.startswith("id:") and query[3:].isascii() and query[3:].isdigit():
+            return FoundRow(int(query[3:]), self.text(int(query[3:])))
+        digits = query.removeprefix("place").strip()
+        if not (digits.isascii() and digits.isdigit()) or not 1 <= int(digits) <= self.n_places:
+            raise UnknownTokenError(
+                f"{query!r} is no place of this table: places run from 1 to {self.n_places:,}.",
+                "Give the number of a place, counted from 1.",
+            )
+        row = int(digits) - 1 + self.first_used_row
+        return FoundRow(row, self.text(row))
+
+    def named(self, n_rows: int) -> NDArray[np.bool_]:
+        """Rows that stand for a place."""
+        import numpy as np
+
+        return np.arange(n_rows) >= self.first_used_row
+
+
+class EmbeddingTable:
+    """A table of vectors with labelled rows.
+
+    `role` is "input", "output" or "position"; `tied` says that the output head is the input table itself.
+    Values are float32, or float64 where the file holds float64. `block_scale` is how many rows and columns
+    share one factor where 8-bit floats are scaled by blocks.
+    """
+
+    def __init__(
+        self,
+        role: str,
+        tensor: TensorEntry,
+        tensors: TensorSet,
+        labels: RowLabels,
+        tied: bool | None = None,
+        block_scale: tuple[int, int] = (128, 128),
+    ) -> None:
+        if len(tensor.shape) < 2 or tensor.n_elements == 0:
+            raise MissingTableError(
+                f"{tensor.name} has the shape {tensor.shape}, which is no table of rows.",
+                "Name another tensor with --tensor NAME.",
+            )
+        self.role = role
+        self.tensor = tensor
+        self.labels = labels
+        self.tied = tied
+        self.width: int = tensor.shape[-1]
+        self.n_rows: int = tensor.n_elements // self.width
+        self.notes: tuple[str, ...] = ()
+        self._tensors = tensors
+        self._block_scale = block_scale
+        self._norms: NDArray[np.float64] | None = None
+        self._scale: Floats | None = None
+        self._shared = (1, 1)
+        self._scale_looked_for = False
+
+    def __repr__(self) -> str:
+        """Role, tensor, shape and encoding."""
+        return f"<{self.role} table {self.tensor.name} {self.tensor.shape} {self.tensor.encoding.name}>"
+
+    @property
+    def row_bytes(self) -> int:
+        """Bytes that one row takes in the file."""
+        return self.tensor.encoding.count_bytes(self.width)
+
+    def rows(self, ids: Sequence[int] | NDArray[np.integer[Any]]) -> Floats:
+        """Which vectors stand in these rows?
+
+        Returns a copy, float32 or float64 (len(ids), width), in the order asked for. UnknownTokenError where
+        the table has no such row.
+        """
+        import numpy as np
+
+        self._require_readable()
+        for row in ids:
+            if not 0 <= row < self.n_rows:
+                raise UnknownTokenError(
+                    f"{self.tensor.name} has no row {row:,}: its {self.n_rows:,} rows are 0 to {self.n_rows - 1:,}.",
+                    "Ask for a row that the table has.",
+                )
+        encoding, size = self.tensor.encoding, self.row_bytes
+        dtype = np.dtype(encoding.native or np.float32).newbyteorder("=")
+        out = np.empty((len(ids), self.width), dtype)
+        for place, row in enumerate(ids):
+            data = self._tensors.read(self.tensor, int(row) * size, (int(row) + 1) * size)
+            out[place] = encoding.decode(data)
+            self._apply_scale(out[place : place + 1], int(row))
+        return out
+
+    def blocks(self) -> Iterator[tuple[int, Floats]]:
+        """Every row once, in order: (first row, read-only block (n, width)).
+
+        A block of a native encoding is a view of the file; any other is a buffer that the next block
+        overwrites: copy what must be kept.
+        """
+        import numpy as np
+
+        self._require_readable()
+        encoding, size = self.tensor.encoding, self.row_bytes
+        native = encoding.native is not None
+        rows = (NATIVE_BLOCK_BYTES // size) if native else (DECODED_BLOCK_ELEMENTS // self.width)
+        rows = max(1, min(rows, self.n_rows))
+        buffer = None if native else np.empty(rows * self.width, np.float32)
+        for start in range(0, self.n_rows, rows):
+            stop = min(start + rows, self.n_rows)
+            data = self._tensors.read(self.tensor, start * size, stop * size)
+            out = None if buffer is None else buffer[: (stop - start) * self.width]
+            block = encoding.decode(data, out).reshape(stop - start, self.width)
+            self._apply_scale(block, start)
+            if block.flags.writeable:
+                block = block.view()
+                block.flags.writeable = False
+            yield start, block
+
+    @property
+    def norms(self) -> NDArray[np.float64]:
+        """Euclidean length of every row: float64 (n_rows,), read once; NaN or infinite where a row is."""
+        if self._norms is None:
+            import numpy as np
+
+            from inspect_embed.numerics.vectors import row_norms
+
+            norms = np.empty(self.n_rows, np.float64)
+            for start, block in self.blocks():
+                norms[start : start + len(block)] = row_norms(block)
+            self._norms = norms
+        return self._norms
+
+    @property
+    def norms_known(self) -> bool:
+        """Whether the norms have been computed already."""
+        return self._norms is not None
+
+    def keep_norms(self, norms: NDArray[np.float64]) -> None:
+        """Remember the norms that a pass over the blocks has computed."""
+        self._norms = norms
+
+    def has_same_values(self, other: EmbeddingTable) -> bool:
+        """Whether the other table holds the same bytes; compared by blocks, up to the first difference."""
+        ours, theirs = self.tensor, other.tensor
+        if ours.shape != theirs.shape or ours.encoding.name != theirs.encoding.name:
+            return False
+        step = 1 << 22
+        for start in range(0, ours.n_bytes, step):
+            stop = min(start + step, ours.n_bytes)
+            if self._tensors.read(ours, start, stop) != other._tensors.read(theirs, start, stop):
+                return False
+        return True
+
+    def _require_readable(self) -> None:
+        if not self._scale_looked_for:
+            self._scale_looked_for = True
+            if not self.tensor.encoding.readable:
+                companions = [name for name in self._companions() if name in self._tensors]
+                beside = f" Beside it lie {shorten(companions)}: it is quantised." if companions else ""
+                raise UnsupportedEncodingError(
+                    f"{self.tensor.name} holds {self.tensor.encoding.name} numbers, which are no vectors as "
+                    f"they lie.{beside}",
+                    f"Values can be read from {', '.join(READABLE)}; `info` and `params` still work.",
+                )
+            if self.tensor.encoding.name.startswith("F8"):
+                self._find_scale()
+
+    def _companions(self) -> list[str]:
+        """Names under which quantisation data lie beside a weight."""
+        stem = self.tensor.name.removesuffix(".weight")
+        return [
+            *(f"{stem}.{end}" for end in ("scales", "biases", "qzeros", "g_idx", "SCB", "scale", "zeros")),
+            *(
+                f"{stem}.weight{end}"
+                for end in ("_scale", "_scale_inv", "_zero_point", ".absmax", ".quant_map")
+            ),
+        ]
+
+    def _find_scale(self) -> None:
+        """The scale tensor beside 8-bit floats, and how many rows and columns share one of its values."""
+        import numpy as np
+
+        stem = self.tensor.name.removesuffix(".weight")
+        for name in (
+            f"{stem}.weight_scale",
+            f"{stem}.weight_scale_inv",
+            f"{stem}.scale",
+            f"{stem}.scale_weight",
+        ):
+            if name not in self._tensors:
+                continue
+            entry = self._tensors[name]
+            shared = self._shared_by(entry)
+            if entry.encoding.readable and shared is not None:
+                data = self._tensors.read(entry, 0, entry.n_bytes)
+                values = np.array(entry.encoding.decode(data), np.float32)
+                self._scale = values.reshape(-1, -(-self.width // shared[1]))
+                self._shared = shared
+                self.notes += (f"{self.tensor.name} was multiplied by {name} {entry.shape}.",)
+            else:
+                self.notes += (
+                    f"{self.tensor.name} is shown as stored, NOT multiplied by {name} "
+                    f"({entry.encoding.name} {entry.shape}), whose layout is not known.",
+                )
+            return
+
+    def _shared_by(self, scale: TensorEntry) -> tuple[int, int] | None:
+        """How many rows and columns share one value of a scale of this shape; None where that is not known."""
+        if scale.n_elements == 1:
+            return self.n_rows, self.width
+        if scale.shape in ((self.n_rows,), (self.n_rows, 1)):
+            return 1, self.width
+        height, width = self._block_scale
+        if scale.shape == (-(-self.n_rows // height), -(-self.width // width)):
+            return height, width
+        return None
+
+    def _apply_scale(self, block: Floats, first_row: int) -> None:
+        if self._scale is None:
+            return
+        import numpy as np
+
+        height, width = self._shared
+        rows = np.arange(first_row, first_row + len(block)) // height
+        block *= self._scale[rows][:, np.arange(self.width) // width]
