@@ -111,7 +111,7 @@ class Checkpoint:
         if role not in ROLES:
             raise ValueError(f"role must be one of {ROLES}, not {role!r}")
         if tensor is not None:
-            return self._open_table(role, self._find_tensor(tensor))
+            return self._open_table(role, self.find_tensor(tensor))
         if role == "position":
             if not self.found.positions:
                 kinds = " and ".join(self.found.position_kinds) or "of an unknown kind"
@@ -186,7 +186,7 @@ class Checkpoint:
             return size[0], size[1]
         return 128, 128
 
-    def _find_tensor(self, name: str) -> TensorEntry:
+    def find_tensor(self, name: str) -> TensorEntry:
         """The tensor of this name, or the only one whose name ends so."""
         if name in self.tensors:
             return self.tensors[name]

@@ -135,16 +135,19 @@ class Info(Result):
         return lines
 
 
-def info(checkpoint: Checkpoint) -> Info:
+def info(checkpoint: Checkpoint, *, tensor: str | None = None) -> Info:
     """What is in this checkpoint? Reads headers, config and vocabulary; no tensor data.
+
+    `tensor` is taken for the input table in place of the one that was found.
 
     >>> info(open_checkpoint("checkpoints/toy")).tables.input.shape
     (4096, 128)
     """
     found = checkpoint.found
     notes = [*checkpoint.notes, *found.notes]
+    entry = checkpoint.find_tensor(tensor) if tensor else found.input.entry if found.input else None
     tables = Tables(
-        Tensor.of(found.input.entry) if found.input else None,
+        Tensor.of(entry) if entry else None,
         Tensor.of(found.output.entry) if found.output else None,
         tuple(
             PositionTable(
@@ -158,14 +161,14 @@ def info(checkpoint: Checkpoint) -> Info:
         ),
         tuple(map(Tensor.of, found.candidates)),
     )
-    if found.input is None:
+    if entry is None:
         notes.append("No tensor looks like a token table.")
-    if found.ambiguous:
+    if found.ambiguous and tensor is None:
         notes.append(
             f"Several tables could be meant: {shorten(entry.name for entry in found.ambiguous)}; "
             f"--tensor NAME chooses."
         )
-    words = _describe_vocabulary(checkpoint)
+    words = _describe_vocabulary(checkpoint, entry)
     if words is not None and words.tokens_without_row:
         notes.append(f"{words.tokens_without_row:,} tokens have no row in the token table.")
     if checkpoint.vocabulary is not None:
@@ -187,14 +190,13 @@ def info(checkpoint: Checkpoint) -> Info:
     )
 
 
-def _describe_vocabulary(checkpoint: Checkpoint) -> VocabularyFacts | None:
+def _describe_vocabulary(checkpoint: Checkpoint, table: TensorEntry | None) -> VocabularyFacts | None:
     vocabulary = checkpoint.vocabulary
     if vocabulary is None:
         return None
     rows_without = tokens_without = None
-    choice = checkpoint.found.input
-    if choice is not None and choice.entry.shape:
-        n_rows = choice.entry.shape[0]
+    if table is not None and table.shape:
+        n_rows = table.shape[0]
         with_row = sum(1 for token in vocabulary.ids() if token < n_rows)
         rows_without, tokens_without = n_rows - with_row, vocabulary.n_tokens - with_row
     return VocabularyFacts(

@@ -111,9 +111,9 @@ def main() -> None:
     """The program."""
     # A short-lived process that parses much JSON: collecting cycles would only take time.
     gc.disable()
-    from inspect_embed.spelling import recover_argument
+    from inspect_embed.spelling import recover
 
-    sys.exit(run([recover_argument(argument) for argument in sys.argv[1:]]))
+    sys.exit(run([recover(argument) for argument in sys.argv[1:]]))
 
 
 def _prepare_streams() -> None:
