@@ -222,6 +222,14 @@ HEAD_REMAINS = re.compile(
 )
 """What is left of a head in a file that does not hold the tied matrix itself."""
 
+REMAINS_ROOTS = frozenset(
+    (
+        "cls", "lm_head", "predictions", "generator_predictions", "vocab_transform", "vocab_projector", "vocab_layer_norm",
+        "final_logits_bias", "mlm", "lm_predictions",
+    )
+)  # fmt: skip
+"""The modules at the root of such names."""
+
 WRAPPER_WORDS = frozenset(("module", "_orig_mod", "_fsdp_wrapped_module", "base_model", "0", "auto_model"))
 """Modules that frameworks wrap around a model: they say nothing about it."""
 
@@ -703,6 +711,7 @@ _HEAD_RANKS = {leaf: rank for rank, leaves in enumerate(OUTPUT_LEAVES) for leaf 
 _GENERAL_RANK = len(INPUT_LEAVES) - 1
 _TAIL = 24
 """So many of a name's last characters are looked at before the name is taken apart."""
+_DIGITS = "0123456789"
 
 
 @dataclass(frozen=True, slots=True)
@@ -763,29 +772,33 @@ def _split(name: str) -> _Name:
     return _Name(name, tuple(parts[:-1]), parts[-1], index)
 
 
-def _select(names: list[str], leaves: frozenset[str]) -> list[_Name]:
-    """The names with one of these leaves (or pairs of a module and a leaf), in the order of the file.
+def _endings(names: list[str]) -> dict[str, str]:
+    """The different endings of names, and a name for each.
 
     A checkpoint has up to millions of names and few kinds of endings, so that endings are judged, once each.
     """
-    by_last_word: dict[str, list[str]] = {}
-    for leaf in leaves:
-        by_last_word.setdefault(leaf.rpartition(".")[2], []).append(leaf)
+    return {name[-_TAIL:]: name for name in names}
+
+
+def _select(names: list[str], endings: Iterable[str], leaves: frozenset[str]) -> list[_Name]:
+    """The names with one of these leaves (or pairs of a module and a leaf), in the order of the file."""
+    last_words = {leaf.rpartition(".")[2] for leaf in leaves}
+    last_letters = {word[-3:] for word in (*last_words, *PARAMETER_WORDS)}
     wanted = set()
-    for tail in {name[-_TAIL:] for name in names}:
-        end = _split(tail)
-        if end.modules:
-            if end.leaf in by_last_word:
-                wanted.add(tail)
-        elif any(word.endswith(end.leaf) for word in by_last_word):
-            wanted.add(tail)
-    found = []
-    for name in names:
-        if name[-_TAIL:] in wanted:
-            split = _split(name)
-            if split.leaf in leaves or split.last_two in leaves:
-                found.append(split)
-    return found
+    for ending in endings:
+        word = ending.removesuffix(".weight")
+        if word[-1:].isdecimal():
+            word = word.rstrip(_DIGITS)
+            if word[-1:] != ".":
+                continue
+            word = word[:-1]
+        if word[-3:] not in last_letters:
+            continue
+        split = _split(ending)
+        if split.leaf in last_words or (not split.modules and any(w.endswith(split.leaf) for w in last_words)):
+            wanted.add(ending)
+    found = [_split(name) for name in names if name[-_TAIL:] in wanted]
+    return [name for name in found if name.leaf in leaves or name.last_two in leaves]
 
 
 # --- config --------------------------------------------------------------------------------------------------
@@ -942,7 +955,7 @@ def find_tables(tensors: TensorSet, config: Mapping[str, Any]) -> FoundTables:
             ),
         )
     )  # fmt: skip
-    evidence = _Evidence(tensors, read, families, names, _select(names, leaves))
+    evidence = _Evidence(tensors, read, families, names, _select(names, _endings(names), leaves))
     notes: list[str] = []
 
     inputs, further = _rank_inputs(evidence)
@@ -1077,10 +1090,8 @@ def _judge_tied(evidence: _Evidence, best: _Name | None, head: _Name | None, not
         return None
     if says_tied:
         return True
-    roots = {_unwrap(name).partition(".")[0] for name in evidence.names}
-    if any(HEAD_REMAINS.match(_unwrap(name)) for name in evidence.names) or (
-        len(roots) == 1 and roots <= BASE_MODULES and best.modules
-    ):
+    roots = _roots(evidence.names)
+    if _has_remains(evidence.names, roots) or (len(roots) == 1 and roots <= BASE_MODULES and best.modules):
         notes.append("No config names the class of the model: that its output head is tied is told from the names alone.")
         return True
     if evidence.config.outer and says_tied is None and roots & GENERATIVE_ROOTS:
@@ -1088,6 +1099,19 @@ def _judge_tied(evidence: _Evidence, best: _Name | None, head: _Name | None, not
         return True
     notes.append("The file holds no output head, and nothing tells whether the model has one.")
     return None
+
+
+def _roots(names: list[str]) -> set[str]:
+    """The modules at the root of the model, whatever it is wrapped in."""
+    roots = {name.partition(".")[0] for name in names}
+    if roots & WRAPPER_WORDS:
+        roots = {_unwrap(name).partition(".")[0] for name in names}
+    return roots
+
+
+def _has_remains(names: list[str], roots: set[str]) -> bool:
+    """Whether the file holds what belongs to an output head and not to the tied matrix itself."""
+    return bool(roots & REMAINS_ROOTS) and any(HEAD_REMAINS.match(_unwrap(name)) for name in names)
 
 
 def _find_positions(evidence: _Evidence, best: _Name | None, notes: list[str]) -> tuple[TableChoice, ...]:
@@ -1252,7 +1276,8 @@ def judge_buffers(tensors: TensorSet, config: Mapping[str, Any]) -> JudgedBuffer
     leaves = frozenset((*BUFFER_LEAVES, *MASK_LEAVES, *DOUBTFUL, *(".".join(tail.split(".")[-2:]) for tail in recorded)))
     reasons: dict[str, str] = {}
     doubts: dict[str, list[str]] = {}
-    for name in _select(names, leaves):
+    endings = _endings(names)
+    for name in _select(names, endings, leaves):
         shape = tensors[name.full].shape
         for leaf in (name.last_two, name.leaf):
             if leaf in DOUBTFUL and not set(read.model_types) & set(DOUBTFUL[leaf]):
@@ -1270,15 +1295,16 @@ def judge_buffers(tensors: TensorSet, config: Mapping[str, Any]) -> JudgedBuffer
             for part in ("weight", "bias"):
                 if (other := name.path + part) in tensors:
                     reasons[other] = "frozen batch normalisation"
-    one_of_each = {name.rpartition(".")[2]: name for name in names}
+    one_of_each = {ending.rstrip(_DIGITS): name for ending, name in endings.items()}
     whole = {
-        word for word, name in one_of_each.items()
-        if word not in QUANTISED_INTEGERS and tensors[name].encoding.name in INTEGERS_NEVER_LEARNED
-    }  # fmt: skip
+        ending
+        for ending, one in one_of_each.items()
+        if ending.rpartition(".")[2] not in QUANTISED_INTEGERS and tensors[one].encoding.name in INTEGERS_NEVER_LEARNED
+    }
     if whole:
-        for name_ in names:
-            if name_.rpartition(".")[2] in whole and tensors[name_].encoding.name in INTEGERS_NEVER_LEARNED:
-                reasons.setdefault(name_, "whole numbers, not learned")
+        for one in names:
+            if one[-_TAIL:].rstrip(_DIGITS) in whole and tensors[one].encoding.name in INTEGERS_NEVER_LEARNED:
+                reasons.setdefault(one, "whole numbers, not learned")
     notes = tuple(
         f"{_count(found)} {leaf} {'counts' if len(found) == 1 else 'count'} as "
         f"{'buffers' if found[0] in reasons else 'parameters'}; nothing on record tells for this family."
