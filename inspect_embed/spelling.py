@@ -23,6 +23,7 @@ from __future__ import annotations
 import os
 import re
 import unicodedata
+from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Literal
 
@@ -326,14 +327,14 @@ class Marks:
 
     def raws(self, typed: bytes) -> list[str]:
         """Which spellings in the file are these bytes, as a person typed them, likeliest first?"""
-        found = self._write(typed)
+        found = self.write(typed)
         if not self.spaces_are_written and typed.startswith(b" ") and len(typed) > 1:
             before, body, behind = self._split_typed(typed[1:])
             if not before:
-                found += [piece + (behind or self.end) for piece in self._write(body)]
+                found += [piece + (behind or self.end) for piece in self.write(body)]
         elif self.inner or self.end:
             before, body, behind = self._split_typed(typed)
-            found += [before + piece + behind for piece in self._write(body)]
+            found += [before + piece + behind for piece in self.write(body)]
         if self.byte_tokens and len(typed) == 1:
             found.append(f"<0x{typed[0]:02X}>")
         return list(dict.fromkeys(found))
@@ -344,10 +345,10 @@ class Marks:
         if not body:
             return []
         if not self.inner and not self.end:
-            return self._write(b" " + body) + self._write(body)
+            return self.write(b" " + body) + self.write(body)
         return [
             before + piece + behind
-            for piece in self._write(body)
+            for piece in self.write(body)
             for behind in dict.fromkeys((self.end, ""))
             for before in dict.fromkeys(("", self.inner))
         ]
@@ -360,8 +361,8 @@ class Marks:
         behind = self.end if end and body.endswith(end) and body != end else ""
         return before, body[: len(body) - len(end)] if behind else body, behind
 
-    def _write(self, data: bytes) -> list[str]:
-        """How the file writes these bytes as a piece without affixes; nothing where it cannot."""
+    def write(self, data: bytes) -> list[str]:
+        """How does the file write these bytes as a piece without affixes? Likeliest first; nothing where it cannot."""
         written = []
         if self.byte_level:
             written.append(byte_level_encode(data))
@@ -376,3 +377,21 @@ class Marks:
             return [text]
         # A real ▁ cannot be told from a space in such a file: it is always read as one.
         return [] if self.space in text else [text.replace(" ", self.space)]
+
+
+def guess_marks(raws: Collection[str]) -> Marks:
+    """How does a file write spaces and places in words, by its tokens alone?"""
+    lines = "\n" + "\n".join(raws) + "\n"
+    end = "</w>" if re.search("[^\n]</w>\n", lines) else ""
+    if "\nĠ" in lines:
+        letters = {*BYTE_ALPHABET, "\n"}
+        # Only control tokens may hold other characters.
+        if set(lines) <= letters or all(
+            byte_level_decode(raw) is not None or raw.startswith("<") for raw in raws
+        ):
+            return Marks(byte_level=True, end=end)
+    if "\n▁" in lines:
+        return Marks(space="▁", byte_tokens=True)
+    if end:
+        return Marks(end=end)
+    return Marks(inner="##" if re.search("\n##[^\n]", lines) else "", byte_tokens="\n<0x" in lines)
