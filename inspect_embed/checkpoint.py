@@ -75,6 +75,7 @@ class Checkpoint:
         self.warnings = list(tensors.warnings)
         self.notes = [*notes, *tensors.notes]
         self._tokenizer = tokenizer
+        self._tables: dict[tuple[str, str | None], EmbeddingTable] = {}
         self.config: Mapping[str, Any] = self._read_json("config.json")
 
     def __repr__(self) -> str:
@@ -110,6 +111,12 @@ class Checkpoint:
         """
         if role not in ROLES:
             raise ValueError(f"role must be one of {ROLES}, not {role!r}")
+        # Kept, so that a second question finds the lengths of the rows that the first one measured.
+        if (role, tensor) not in self._tables:
+            self._tables[role, tensor] = self._choose_table(role, tensor)
+        return self._tables[role, tensor]
+
+    def _choose_table(self, role: str, tensor: str | None) -> EmbeddingTable:
         if tensor is not None:
             return self._open_table(role, self.find_tensor(tensor))
         if role == "position":
@@ -160,8 +167,7 @@ class Checkpoint:
         if found.output is not None:
             return self._open_table("output", found.output.entry)
         if found.tied:
-            table = self._input_table()
-            table.role = "output"
+            table = self._open_table("output", self._input_table().tensor)
             table.notes += (f"The output head is tied: it is the input table, {table.tensor.name}.",)
             return table
         raise MissingTableError(

@@ -6,8 +6,8 @@ strings, never numbers rendered as text: how many digits are shown is said besid
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field, fields, is_dataclass, replace
 from html import escape
 from typing import Any
 
@@ -155,6 +155,25 @@ class Result:
 
     def _repr_html_(self) -> str:
         return self.report()._repr_html_()
+
+
+def translate(report: Report, change: Callable[[str], str]) -> Report:
+    """The same report with every text in its blocks, sheet and title changed; the result stays as it is."""
+
+    def walk(item: Any) -> Any:
+        if isinstance(item, str):
+            return change(item)
+        if isinstance(item, list | tuple):
+            return type(item)(map(walk, item))
+        if isinstance(item, Column):
+            return replace(item, name=change(item.name))
+        if isinstance(item, Fact):
+            return replace(item, name=change(item.name), value=walk(item.value), remark=change(item.remark))
+        if is_dataclass(item) and not isinstance(item, type):
+            return replace(item, **{part.name: walk(getattr(item, part.name)) for part in fields(item)})
+        return item
+
+    return replace(report, title=change(report.title), blocks=walk(report.blocks), sheet=walk(report.sheet))
 
 
 def show(value: Value, spec: str = "") -> str:

@@ -55,6 +55,7 @@ class Embedded(Result):
     scale: float | None
     tokens: tuple[PlacedToken, ...]
     order: WordOrder
+    additions: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
 
     def report(self) -> Report:
@@ -64,9 +65,14 @@ class Embedded(Result):
         facts = [Fact("token rows", shape, remark=f"from the {self.table}")]
         if self.position_table is not None:
             facts.append(Fact("position rows", shape, remark=f"from the {self.position_table}"))
-            facts.append(Fact("their sum", shape, remark="what the first layer reads"))
+            last = (
+                "what the first layer reads"
+                if not self.additions
+                else "to which the model does what the notes say"
+            )
+            facts.append(Fact("their sum", shape, remark=last))
         shown = min(_COLUMNS, self.shape[1])
-        numbers = (Column(f"+{n}", "+.4f") for n in range(shown))
+        numbers = (Column(str(n), "+.4f") for n in range(shown))
         heads = (Column("place", "d"), Column("id", "d"), Column("token"), *numbers)
         blocks: list[Block] = [Facts(tuple(facts))]
         names = ("token rows", "position rows", "sum") if added else ("token rows",)
@@ -152,6 +158,7 @@ def embed(checkpoint: Checkpoint, text: str, *, tensor: str | None = None) -> Em
         scale,
         placed,
         _turn_round(token_rows, positions),
+        found.input_additions,
         tuple(dict.fromkeys(notes)),
     )
 

@@ -130,4 +130,5 @@ def _lines_of_numbers(row: Row, per_line: int = 8) -> Grid:
     for start in range(0, len(row.values), per_line):
         some = row.values[start : start + per_line]
         lines.append((start, *some, *(None,) * (per_line - len(some))))
-    return Grid((Column("column", "d"), *(Column(f"+{n}", "+.4f") for n in range(per_line))), lines)
+    heads = (Column(f"+{n}" if n else "", "+.4f") for n in range(per_line))
+    return Grid((Column("column", "d"), *heads), lines)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import sys
 import tempfile
@@ -14,10 +15,10 @@ import click
 
 from inspect_embed.errors import OutputError, TokenError
 from inspect_embed.outputs import FIGURES, OUTPUTS
+from inspect_embed.report import Report, translate
 
 if TYPE_CHECKING:
     from inspect_embed.checkpoint import Checkpoint
-    from inspect_embed.report import Report
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
@@ -92,19 +93,25 @@ def write_answer(
     """Write a report where, and as, it was asked for; then what is wrong with the files, on stderr."""
     name = format_ or _format_of(output)
     module = import_module(f"inspect_embed.outputs.{name}")
-    if name == "figure":
-        assert output is not None
-        content: str | bytes = module.render(report, Path(output).suffix.lower())
+    to_stream = output is None or output == "-"
+    if ascii_ or (to_stream and not _can_write("·", sys.stdout.encoding)):
+        # Before the layout, so that columns stay aligned.
+        report = translate(report, _ascii)
+    content: str | bytes
+    if name in FIGURES:
+        if output is None or to_stream:
+            raise click.UsageError("a figure needs a file: give -o FILE")
+        content = module.render(report, Path(output).suffix.lower())
     else:
         content = module.render(report)
-    if isinstance(content, str):
-        stream_is_ascii = output is None and not _can_write("·", sys.stdout.encoding)
-        if ascii_ or stream_is_ascii:
-            content = _to_ascii(content, name)
-    if output is not None and output != "-":
-        write_file(Path(output), content if isinstance(content, bytes) else content.encode("utf-8"))
-    elif isinstance(content, str):
+    if name == "json" and (ascii_ or (to_stream and not _can_write("\U0010ffff", sys.stdout.encoding))):
+        content = json.dumps(json.loads(content), indent=2) + "\n"  # JSON has escapes of its own
+    if isinstance(content, str) and to_stream:
         sys.stdout.write(content)
+    elif output is not None:
+        # A lone surrogate has no bytes in UTF-8: it is written as its escape.
+        data = content if isinstance(content, bytes) else content.encode("utf-8", "backslashreplace")
+        write_file(Path(output), data)
     for checkpoint in checkpoints:
         for warning in checkpoint.warnings:
             sys.stdout.flush()
@@ -161,12 +168,10 @@ def _can_write(text: str, encoding: str | None) -> bool:
     return True
 
 
-def _to_ascii(content: str, format_: str) -> str:
-    """The same answer in ASCII; JSON has escapes of its own, the rest is spelled so that it can be typed back."""
-    if format_ == "json":
-        import json
-
-        return json.dumps(json.loads(content), ensure_ascii=True, indent=2) + "\n"
+def _ascii(text: str) -> str:
+    """The text in ASCII. A middle dot that is shown always means a space: a real one is shown escaped."""
+    if text.isascii():
+        return text
     from inspect_embed.spelling import to_ascii
 
-    return to_ascii(content)
+    return to_ascii(text.replace("·", r"\x20"))

@@ -14,10 +14,14 @@ _BAR = 40
 def render(report: Report) -> str:
     """The report as text that ends with a newline."""
     lines = [report.title] if report.title else []
+    previous: object = None
     for block in report.blocks:
         shown = list(_lines(block))
         if shown:
-            lines += ["", *shown] if lines else shown
+            # Notes stand together; anything else is parted from what comes before it.
+            apart = bool(lines) and not (isinstance(block, Note) and isinstance(previous, Note))
+            lines += ["", *shown] if apart else shown
+            previous = block
     return "\n".join(lines) + "\n"
 
 
