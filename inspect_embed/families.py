@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import math
 import re
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
@@ -63,6 +64,8 @@ class Family:
     """The token row is multiplied by: `sqrt(width)`, or a number that this key of the config holds."""
     additions: tuple[str, ...] = ()
     """What else happens to a row before the first layer."""
+    reads_no_text: bool = False
+    """What looks like a token table is never asked for a row."""
     classes_with_head: tuple[str, ...] = ()
     """Classes that have an output head though their names do not tell."""
     classes_without_head: tuple[str, ...] = ()
@@ -139,8 +142,12 @@ INPUT_LEAVES: tuple[tuple[str, ...], ...] = (
 FURTHER_LEAVES = (
     "entity_embeddings", "xpath_tag_sub_embeddings", "xpath_subs_sub_embeddings", "unit_embedding", "embed_audio_tokens",
     "audio_embeddings", "codebook_embeddings", "vision_embed_tokens", "embed_tokens_per_layer",
+    "shape_embed", "pronunciation_embed", "embed_char",
 )  # fmt: skip
 """Names of tables of other ids than those of text."""
+
+NUMBERED_LEAVES = ("emb_layers", "emb_luts")
+"""Tables of words that come in numbered parts; other numbered tables (`embed_tokens.0`, `embed_tokens.1`) are codebooks."""
 
 BARE_LEAVES = ("weight", "vectors", "E", "embedding_matrix")
 """Names of a token table that is alone in its file."""
@@ -150,6 +157,7 @@ OUTPUT_LEAVES: tuple[tuple[str, ...], ...] = (
     (
         "head", "output", "decoder", "output_projection", "output_layer", "final_linear", "proj_out", "to_logits",
         "lm_loss", "pred_layer.proj", "generator.proj", "ff_out", "text_head", "final_proj", "lm_head.out_proj", "cls",
+        "codec_head",
     ),
 )  # fmt: skip
 """Names of output heads, ranked. The second rank holds only where the head has a row for each row of the token table."""
@@ -186,6 +194,7 @@ FOREIGN_WORDS = frozenset((
     "acoustic", "video", "videos", "vae", "vqvae", "vq", "vqmodel", "vqgan", "quantizer", "quantizers",
     "quantize", "codebook", "codebooks", "codec", "qformer", "resampler", "vocoder", "t2u", "mit",
     "tracker", "mtp", "dit", "talker", "token2wav", "depth", "mim", "mimi", "speaker", "patcher",
+    "gemma_expert",
 ))  # fmt: skip
 """Words in a module's name that say that what is below belongs to no text model."""
 
@@ -208,6 +217,7 @@ SIZE_KEYS = ("vocab_size", "n_vocab", "padded_vocab_size", "text_vocab_size", "s
 LENGTH_KEYS = (
     "max_position_embeddings", "n_positions", "max_target_positions", "max_source_positions", "max_seq_len", "n_ctx",
     "seq_length", "max_seq_length", "block_size", "max_sequence_length", "max_encoder_position_embeddings",
+    "max_decoder_position_embeddings",
 )  # fmt: skip
 
 HEAD_CLASSES = re.compile(
@@ -339,22 +349,27 @@ FACTOR_KEYS = ("embedding_multiplier", "scale_emb", "embedding_multiplier_scale"
 """Keys of a config that hold a factor for token rows."""
 
 ADDITIONS: Mapping[str, str] = {
-    "token_type_embeddings.weight": "The row of the token's type (its segment) is added.",
-    "LayerNorm.weight": "The sum is normalised (LayerNorm).",
-    "layer_norm.weight": "The sum is normalised (LayerNorm).",
-    "norm.weight": "The sum is normalised.",
-    "emb_ln.weight": "The sum is normalised (LayerNorm).",
-    "embed_norm.weight": "The sum is normalised.",
-    "word_embeddings_layernorm.weight": "The row is normalised (LayerNorm).",
-    "layernorm_embedding.weight": "The sum is normalised (LayerNorm).",
-    "encoder.layernorm_embedding.weight": "The sum is normalised (LayerNorm).",
-    "embedding_norm.weight": "The sum is normalised.",
-    "embeddings_project.weight": "The sum is projected to the model's width.",
-    "encoder.embedding_hidden_mapping_in.weight": "The sum is projected to the model's width.",
-    "embedding_transformation.weight": "The rows of the token and of its neighbours are projected to the model's width.",
-    "project_in.weight": "The token row is projected to the model's width.",
+    "token_type_embeddings": "The row of the token's type (its segment) is added.",
+    "token_type_embeddings_0": "Rows of several token types (segment, column, row and the like) are added.",
+    "task_type_embeddings": "The row of the task is added.",
+    "lang_embeddings": "The row of the language is added.",
+    "x_position_embeddings": "Rows for the place on the page are added.",
+    "embed_tokens_per_layer": "A second table has a row of each token for every layer (embed_tokens_per_layer).",
+    "word_embeddings_layernorm": "The row is normalised.",
+    "layernorm_embedding": "The sum is normalised.",
+    "encoder.layernorm_embedding": "The sum is normalised.",
+    "layer_norm_emb": "The sum is normalised.",
+    "emb_ln": "The sum is normalised.",
+    "embed_norm": "The row is normalised.",
+    "embeddings_project": "The sum is projected to the model's width.",
+    "encoder.embedding_hidden_mapping_in": "The sum is projected to the model's width.",
+    "embedding_transformation": "The rows of the token and of its neighbours are projected to the model's width.",
+    "project_in": "The token row is projected to the model's width.",
 }
 """What tensors near the token table say is done to its rows before the first layer."""
+
+NORMS_OF_EMBEDDINGS = ("LayerNorm", "layer_norm", "norm")
+"""Names of norms that are the first layer's affair only where they lie in a module of embeddings."""
 
 BALANCING_LEAVES = ("e_score_correction_bias", "expert_bias", "router_bias", "balancing_biases")
 """Buffers only where they have one dimension."""
@@ -363,7 +378,7 @@ DOUBTFUL: Mapping[str, tuple[str, ...]] = {
     "e_score_correction_bias": (
         "axk1", "axk2", "beam", "deepseek_v3", "deepseek_v32", "dots1", "ernie4_5_moe", "ernie4_5_vl_moe", "exaone_moe",
         "glm4_moe", "glm4_moe_lite", "glm4v_moe", "glm4v_moe_text", "glm5_next", "glm5_next_text", "glm_moe_dsa", "hy_v4",
-        "hy_v4_vl", "hy_v4_vl_text", "inkling_text", "kimi_k2", "kimi_linear", "longcat_flash", "mimo_v2_flash", "minimax_m2",
+        "hy_v4_vl", "hy_v4_vl_text", "inkling_text", "kimi_k2", "kimi_linear", "laguna", "longcat_flash", "mimo_v2_flash", "minimax_m2",
         "minimax_m3_vl", "minimax_m3_vl_text", "muse_spark", "muse_spark_text", "nemo_speechlm", "nemotron_h",
         "nemotron_h_omni", "sarvam_mla", "solar_open",
     ),
@@ -557,6 +572,12 @@ FAMILIES: tuple[Family, ...] = (
         position_kinds=("none",),
     ),
     Family(
+        "Nemotron-H",
+        ("nemotron_h", "nemotron_h_omni", "nemo_speechlm", "jamba", "zamba"),
+        "modeling_nemotron_h.py: attention without positions between state-space layers",
+        position_kinds_by_default=("none",),
+    ),
+    Family(
         "XLNet",
         ("xlnet", "transfo-xl"),
         "modeling_xlnet.py, relative_positional_encoding",
@@ -568,6 +589,12 @@ FAMILIES: tuple[Family, ...] = (
         "modeling_fastspeech2_conformer.py, FastSpeech2ConformerRelPositionalEncoding; the vocoder's statistics are buffers",
         position_kinds=("relative",),
         buffers=("vocoder.mean", "vocoder.scale"),
+    ),
+    Family(
+        "Moonshine Streaming",
+        ("moonshine_streaming",),
+        "modeling_moonshine_streaming.py: the decoder's pos_emb is added to the sound, its own positions are rotary",
+        position_kinds=("rotary",),
     ),
     Family(
         "RNN transducer",
@@ -603,6 +630,13 @@ FAMILIES: tuple[Family, ...] = (
         first_used_row=0,
     ),
     Family(
+        "CANINE",
+        ("canine",),
+        "modeling_canine.py, CanineEmbeddings: characters are hashed into several tables; none has a row for each",
+        position_tails=("char_embeddings.char_position_embeddings",),
+        first_used_row=0,
+    ),
+    Family(
         "Perceiver",
         ("perceiver",),
         "modeling_perceiver.py, PerceiverTextPreprocessor",
@@ -626,6 +660,12 @@ FAMILIES: tuple[Family, ...] = (
         position_kinds=("sinusoidal",),
         fixed_positions=True,
     ),
+    Family(
+        "Decision Transformer",
+        ("decision_transformer",),
+        "modeling_decision_transformer.py: states, actions and returns go in, never ids",
+        reads_no_text=True,
+    ),
     # -- heads that a class name does not tell
     Family(
         "BLIP-2",
@@ -647,11 +687,11 @@ FAMILIES: tuple[Family, ...] = (
     ),
     Family(
         "Pre-training without a language-model head",
-        ("electra", "funnel", "splinter", "dia", "clvp", "higgs_audio_v2"),
+        ("electra", "funnel", "splinter", "dia", "clvp", "higgs_audio_v2", "csm", "csm_depth_decoder_model"),
         "ElectraForPreTraining and the like tell replaced tokens or spans, or write sound, not text",
         classes_without_head=(
             "ElectraForPreTraining", "FunnelForPreTraining", "SplinterForPreTraining", "DiaForConditionalGeneration",
-            "ClvpModelForConditionalGeneration", "HiggsAudioV2ForConditionalGeneration",
+            "ClvpModelForConditionalGeneration", "HiggsAudioV2ForConditionalGeneration", "CsmDepthDecoderForCausalLM",
         ),
     ),
     # -- factors that no config states
@@ -678,6 +718,12 @@ FAMILIES: tuple[Family, ...] = (
         "ERNIE 4.5 MoE",
         ("ernie4_5_moe", "ernie4_5_vl_moe", "ernie4_5_vl_moe_text"),
         "modeling_ernie4_5_moe.py, Ernie4_5_MoeStatics: e_score_correction_bias is an nn.Parameter",
+        parameters=("e_score_correction_bias",),
+    ),
+    Family(
+        "Laguna",
+        ("laguna",),
+        "modeling_laguna.py: e_score_correction_bias is an nn.Parameter",
         parameters=("e_score_correction_bias",),
     ),
     Family(
@@ -739,7 +785,7 @@ class _Name:
         """Whether it lies in a tower of images or sound, in a codec, or in another helper of the text model."""
         foreign = False
         for module in self.modules:
-            words = set(module.lower().split("_"))
+            words = {module, *module.lower().split("_")}
             if words & TEXT_WORDS:
                 foreign = False
             elif words & FOREIGN_WORDS:
@@ -787,12 +833,9 @@ def _select(names: list[str], endings: Iterable[str], leaves: frozenset[str]) ->
     wanted = set()
     for ending in endings:
         word = ending.removesuffix(".weight")
-        if word[-1:].isdecimal():
-            word = word.rstrip(_DIGITS)
-            if word[-1:] != ".":
-                continue
-            word = word[:-1]
-        if word[-3:] not in last_letters:
+        if word[-1:].isdecimal() and (numbered := word.rstrip(_DIGITS)).endswith("."):
+            word = numbered[:-1]
+        if word.rpartition(".")[2][-3:] not in last_letters:
             continue
         split = _split(ending)
         if split.leaf in last_words or (not split.modules and any(w.endswith(split.leaf) for w in last_words)):
@@ -805,7 +848,7 @@ def _select(names: list[str], endings: Iterable[str], leaves: frozenset[str]) ->
 
 _TEXT_CONFIG_KEYS = (
     "text_config", "llm_config", "language_config", "thinker_config", "vlm_config", "detector_config", "text_encoder",
-    "decoder", "encoder", "generator",
+    "decoder", "encoder", "generator", "encoder_config", "decoder_config",
 )  # fmt: skip
 
 
@@ -921,6 +964,16 @@ class _Evidence:
     names: list[str]
     found: list[_Name]
 
+    @property
+    def may_lack_tensors(self) -> bool:
+        """Whether tensors of the model may lie elsewhere than in these files."""
+        return bool(self.tensors.missing_files) or not self.config.outer
+
+    @property
+    def reads_no_text(self) -> bool:
+        """Whether no table of this model is asked for the row of a token."""
+        return any(family.reads_no_text for family in self.families)
+
     def with_leaf(self, leaves: Iterable[str]) -> Iterator[_Name]:
         """The names with one of these leaves, or pairs of module and leaf."""
         wanted = frozenset(leaves)
@@ -959,18 +1012,24 @@ def find_tables(tensors: TensorSet, config: Mapping[str, Any]) -> FoundTables:
     notes: list[str] = []
 
     inputs, further = _rank_inputs(evidence)
+    adapter = _is_adapter(evidence)
+    if adapter:
+        inputs, further = [], inputs + further
     best = inputs[0] if inputs else None
-    head = _find_output(evidence, best)
+    head = _find_output(evidence, best) if not adapter else None
+    if best is None and head and read.says_tied and not further and not tensors.missing_files:
+        notes.append(f"The table that is token table and output head in one is stored as {head.full}.")
+        best, head = head, None
+        inputs = [best]
     tied = _judge_tied(evidence, best, head, notes)
     positions = _find_positions(evidence, best, notes)
     kinds = _judge_kinds(evidence, best, positions, notes)
     additions, scale = _find_additions(evidence, best)
-    adapter = _is_adapter(evidence)
     if best is None:
         notes.append(
-            "The files hold an adapter (low-rank factors), not a model: its token table is in the base model."
+            "The files hold an adapter, not a model: the token table is in the base model."
             if adapter
-            else "No tensor's name and shape tell that it is a token table."
+            else "No tensor looks like a token table."
         )
     return FoundTables(
         family=(read.model_types[-1:] or tuple(family.name for family in families) or ("unknown",))[0],
@@ -996,6 +1055,7 @@ def _rank_inputs(evidence: _Evidence) -> tuple[list[_Name], list[_Name]]:
     recorded = [name for name in evidence.with_tail(tails) if len(evidence.shape(name)) == 2]
     ranked: list[tuple[tuple[bool, bool, int, bool, int], _Name]] = []
     further: list[_Name] = []
+    numbered = Counter((name.path, name.leaf) for name in evidence.with_leaf(_LEAF_RANKS) if name.index is not None)
     for name in evidence.with_leaf((*_LEAF_RANKS, *FURTHER_LEAVES)):
         if name in recorded:
             continue
@@ -1003,7 +1063,8 @@ def _rank_inputs(evidence: _Evidence) -> tuple[list[_Name], list[_Name]]:
         if len(shape) != 2 or shape[1] < 2:
             continue
         rank = _LEAF_RANKS.get(name.last_two, _LEAF_RANKS.get(name.leaf))
-        if rank is None or name.foreign:
+        codebook = name.leaf not in NUMBERED_LEAVES and numbered[name.path, name.leaf] > 1
+        if rank is None or name.foreign or codebook or evidence.reads_no_text:
             further.append(name)
             continue
         if rank == _GENERAL_RANK:
@@ -1119,14 +1180,15 @@ def _find_positions(evidence: _Evidence, best: _Name | None, notes: list[str]) -
     tails = [tail for family in evidence.families for tail in family.position_tails]
     fixed = any(family.fixed_positions for family in evidence.families)
     chosen = [name for name in evidence.found if name.ends_in(tails)]
-    if not chosen:
+    kinds = next((family.position_kinds for family in evidence.families if family.position_kinds), None)
+    if not chosen and (kinds is None or set(kinds) & {"learned", "sinusoidal"}) and not evidence.reads_no_text:
         for name in evidence.with_leaf(POSITION_LEAVES):
             shape = evidence.shape(name)
             if not (len(shape) == 2 or (len(shape) in (3, 4) and set(shape[:-2]) == {1})) or min(shape[-2:]) < 2:
                 continue
             if name.foreign or name.in_layer or any(name.path + s in evidence.tensors for s in IMAGE_SIBLINGS):
                 continue
-            if best is None and name.leaf not in ("wpe", "positions_embed"):
+            if best is None and not (name.leaf in ("wpe", "positions_embed") and evidence.may_lack_tensors):
                 continue
             chosen.append(name)
     return tuple(
@@ -1141,15 +1203,21 @@ def _find_positions(evidence: _Evidence, best: _Name | None, notes: list[str]) -
 
 
 def _first_row(evidence: _Evidence, name: _Name, notes: list[str]) -> int:
-    """The row of the first position."""
+    """The row of the first position, with a note where rows come before it or their number is not the config's."""
     shape = evidence.shape(name)
     rows = shape[-2]
-    said = (_integer(config.get(key)) for config in evidence.config.nested for key in LENGTH_KEYS)
-    lengths = {length for length in said if length is not None}
-    if lengths and rows not in lengths and len(shape) == 2:
-        notes.append(
-            f"{name.full} has {rows:,} rows; config.json says {', '.join(f'{n:,}' for n in sorted(lengths))} positions."
-        )
+    stated = (_integer(config.get(key)) for config in evidence.config.nested for key in LENGTH_KEYS)
+    lengths = {length for length in stated if length is not None}
+    first = _look_up_first_row(evidence, name, rows, lengths)
+    if first:
+        notes.append(f"Position p is row p + {first} of {name.full}: the first rows stand for no position.")
+    if lengths and not lengths & {rows, rows - first} and len(shape) == 2:
+        said = " or ".join(f"{length:,}" for length in sorted(lengths))
+        notes.append(f"{name.full} has {rows:,} rows; config.json says {said} positions.")
+    return first
+
+
+def _look_up_first_row(evidence: _Evidence, name: _Name, rows: int, lengths: set[int]) -> int:
     if "entity_embeddings" in name.modules:
         return 0
     for family in evidence.families:
@@ -1227,15 +1295,28 @@ def _find_additions(evidence: _Evidence, best: _Name | None) -> tuple[tuple[str,
     parents = {best.path, *(".".join((*best.modules[:-n], "")) for n in (1, 2) if len(best.modules) > n)}
     if len(best.modules) <= 2:
         parents.add("")
+    beside = best.modules[-1:] and "emb" in best.modules[-1]
     for leaf, sentence in ADDITIONS.items():
-        if any(f"{parent}{leaf}" in evidence.tensors for parent in parents):
+        if leaf == "embeddings_project" and beside:
+            said += _find_norm(evidence, best)
+        if any(f"{parent}{leaf}.weight" in evidence.tensors for parent in parents):
             said.append(sentence)
     return tuple(dict.fromkeys(said)), scale
 
 
+def _find_norm(evidence: _Evidence, best: _Name) -> list[str]:
+    """The norm that lies beside the token table in its module."""
+    found = any(f"{best.path}{norm}.weight" in evidence.tensors for norm in NORMS_OF_EMBEDDINGS)
+    return ["The sum is normalised."] if found else []
+
+
 def _is_adapter(evidence: _Evidence) -> bool:
-    """Whether the file holds the low-rank factors of an adapter."""
-    return any("lora_" in name for name in evidence.names) or "peft_type" in evidence.config.outer
+    """Whether the files hold the factors of an adapter, and perhaps copies of whole tensors, but no model."""
+    if "peft_type" in evidence.config.outer:
+        return True
+    if not any("lora" in name for name in evidence.names):
+        return False
+    return all("lora" in name or name.startswith("base_model.") for name in evidence.names)
 
 
 def _find_companions(evidence: _Evidence, best: _Name | None) -> tuple[str, ...]:
