@@ -208,7 +208,8 @@ def _search(
     table.keep_norms(norms)
     if metric != "cosine":
         *found, by_chance = found
-        notes += _notes_on_chance(queries, found, by_chance, metric)
+        usual = {*by_chance.ids.tolist(), *_extreme_rows(norms, named, k, longest=metric == "dot")}
+        notes += _notes_on_chance(queries, found, usual, metric)
     least = min((nearest.n_compared for nearest in found), default=0)
     if least < k:
         notes.append(f"Only {least:,} rows can be compared, so there are no {k:,} neighbours.")
@@ -240,15 +241,24 @@ def _neighbors(nearest: Nearest, text: Callable[[int], str]) -> list[Neighbor]:
     ]
 
 
-def _notes_on_chance(
-    queries: list[Query], found: list[Nearest], by_chance: Nearest, metric: str
-) -> list[str]:
+def _extreme_rows(norms: NDArray[np.float64], named: NDArray[np.bool_], k: int, longest: bool) -> list[int]:
+    """The k longest, or shortest, of the rows that can be answers."""
+    import numpy as np
+
+    from inspect_embed.numerics.vectors import has_direction
+
+    rows = np.flatnonzero(named & has_direction(norms))
+    order = np.argsort(norms[rows], kind="stable")
+    extreme: list[int] = rows[order[::-1][:k] if longest else order[:k]].tolist()
+    return extreme
+
+
+def _notes_on_chance(queries: list[Query], found: list[Nearest], usual: set[int], metric: str) -> list[str]:
     """Lengths can decide dot products and distances for any query whatever: then the answer says it."""
-    chance = set(by_chance.ids.tolist())
     what = "longest" if metric == "dot" else "shortest"
     return [
-        f"{query.text}: {shared} of these {len(nearest.ids)} are also nearest to a random vector of the same "
-        f"length. Under this metric the {what} rows win for any query; cosine looks at directions alone."
+        f"{query.text}: {shared} of these {len(nearest.ids)} would be near to almost any query: they are among the "
+        f"{what} rows, or also nearest to a random vector. Cosine looks at directions alone."
         for query, nearest in zip(queries, found, strict=True)
-        if (shared := len(chance.intersection(nearest.ids.tolist()))) * 2 > len(nearest.ids)
+        if (shared := len(usual.intersection(nearest.ids.tolist()))) * 2 > len(nearest.ids)
     ]
