@@ -7,10 +7,10 @@ which reads headers only and gives a `TensorSet`.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from importlib import import_module
-from typing import Protocol, cast
+from typing import Any, Protocol, cast
 
 from inspect_embed.encodings import Encoding
 from inspect_embed.storage import Folder
@@ -77,6 +77,11 @@ class TensorSet(Protocol):
         """Free text that the files carry about themselves."""
         ...
 
+    @property
+    def stated(self) -> Mapping[str, Any]:
+        """What an index states about the whole, as it was written: to be checked, never to be used."""
+        ...
+
     def __getitem__(self, name: str) -> TensorEntry:
         """The entry of this tensor; KeyError where there is none."""
         ...
@@ -95,6 +100,17 @@ class TensorSet(Protocol):
 
     def count_bytes(self) -> dict[str, int]:
         """Bytes of data for each encoding that occurs, by its name."""
+        ...
+
+    def batches(self) -> Iterator[tuple[list[str], list[str], list[int]]]:
+        """Names, names of encodings, and numbers of bytes of all tensors, file by file.
+
+        What counting needs, without making an entry for each of hundreds of thousands of tensors.
+        """
+        ...
+
+    def missing_names(self) -> list[str]:
+        """Names of the tensors that should lie in the missing files, where an index tells."""
         ...
 
     def read(self, entry: TensorEntry, start: int, stop: int) -> memoryview:

@@ -10,8 +10,9 @@ import gc
 import json
 import math
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from operator import itemgetter
 from typing import Any, cast
 
 from inspect_embed.encodings import ENCODINGS, Encoding
@@ -66,6 +67,8 @@ class SafetensorsSet:
         self.warnings: tuple[str, ...] = ()
         self.notes: tuple[str, ...] = ()
         self.metadata: dict[str, str] = {}
+        self.stated: Mapping[str, Any] = {}
+        self._listed: dict[str, str] = {}
 
     @property
     def files(self) -> tuple[str, ...]:
@@ -96,6 +99,22 @@ class SafetensorsSet:
     def count_bytes(self) -> dict[str, int]:
         """Bytes of data for each encoding that occurs."""
         return dict(self._element_bytes)
+
+    def batches(self) -> Iterator[tuple[list[str], list[str], list[int]]]:
+        """Names, names of encodings, and numbers of bytes of all tensors, file by file."""
+        unique = sum(map(len, self._headers.values())) == len(self._file_of)
+        for file, header in self._headers.items():
+            placed = header
+            if not unique:
+                placed = {name: record for name, record in header.items() if self._file_of[name] == file}
+            records = placed.values()
+            sizes = [stop - start for start, stop in map(itemgetter("data_offsets"), records)]
+            yield list(placed), list(map(itemgetter("dtype"), records)), sizes
+
+    def missing_names(self) -> list[str]:
+        """Names of the tensors that the index places in files that are missing."""
+        missing = set(self.missing_files)
+        return [name for name, file in self._listed.items() if file in missing] if missing else []
 
     def read(self, entry: TensorEntry, start: int, stop: int) -> memoryview:
         """Bytes start to stop of a tensor, as a read-only view; DamagedFileError where they are not there."""
@@ -176,7 +195,7 @@ def read_tensors(folder: Folder, chosen: str | None = None, allow_partial: bool 
 
 
 def _read_by_index(tensors: SafetensorsSet, folder: Folder, index: str, names: list[str]) -> None:
-    weight_map = _read_index(folder, index)
+    weight_map, tensors.stated = _read_index(folder, index)
     listed = sorted(set(weight_map.values()))
     for file in listed:
         if not _is_plain_name(file):
@@ -200,6 +219,7 @@ def _read_by_index(tensors: SafetensorsSet, folder: Folder, index: str, names: l
         _read_by_names(tensors, names, None, folder.location)
         return
     tensors.missing_files = tuple(missing)
+    tensors._listed = weight_map
     if missing:
         tensors.warnings += (
             f"{len(missing)} of the {len(listed)} files that {index} names are not there: {shorten(missing)}.",
@@ -278,7 +298,8 @@ def _place_by_index(tensors: SafetensorsSet, weight_map: dict[str, str], index: 
         )
 
 
-def _read_index(folder: Folder, index: str) -> dict[str, str]:
+def _read_index(folder: Folder, index: str) -> tuple[dict[str, str], Mapping[str, Any]]:
+    """Which file holds which tensor, and what the index states about the whole."""
     source = folder.open(index)
     try:
         content = _parse_json(source.read(0, source.size), index)
@@ -294,7 +315,8 @@ def _read_index(folder: Folder, index: str) -> dict[str, str]:
             f'{index} has no "weight_map" from tensor names to file names.',
             "Name one of the .safetensors files instead.",
         )
-    return cast("dict[str, str]", weight_map)
+    stated = content.get("metadata")
+    return cast("dict[str, str]", weight_map), stated if isinstance(stated, dict) else {}
 
 
 def _is_plain_name(name: str) -> bool:
