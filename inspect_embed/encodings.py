@@ -1,7 +1,8 @@
 """How numbers lie in bytes: one record for each encoding that a checkpoint may name.
 
 Every encoding can be counted; those with a decoder can be read, exactly: F16, BF16 and the 8-bit
-floats widen to float32 without rounding, F32 and F64 are used as they lie.
+floats widen to float32 without rounding, F32 and F64 are used as they lie, and numbers packed into blocks
+are unpacked as the program that packs them does.
 """
 
 from __future__ import annotations
@@ -109,6 +110,17 @@ def _decode_8_bits(exponent_bits: int, bias: int, infinities: bool) -> Decoder:
     return decode
 
 
+def _decode_blocks(kind: str) -> Decoder:
+    """A decoder for numbers that share factors with their neighbours."""
+
+    def decode(data: memoryview, out: NDArray[np.float32]) -> None:
+        from inspect_embed.numerics.blocks import unpack
+
+        unpack(kind, data, out)
+
+    return decode
+
+
 ENCODINGS: dict[str, Encoding] = {
     encoding.name: encoding
     for encoding in (
@@ -134,8 +146,38 @@ ENCODINGS: dict[str, Encoding] = {
         Encoding("U8", 1, 1),
         Encoding("BOOL", 1, 1),
         Encoding("C64", 1, 8),
+        Encoding("C128", 1, 16),
+        Encoding("Q4_0", 32, 18, decoder=_decode_blocks("Q4_0")),
+        Encoding("Q4_1", 32, 20, decoder=_decode_blocks("Q4_1")),
+        Encoding("Q5_0", 32, 22, decoder=_decode_blocks("Q5_0")),
+        Encoding("Q5_1", 32, 24, decoder=_decode_blocks("Q5_1")),
+        Encoding("Q8_0", 32, 34, decoder=_decode_blocks("Q8_0")),
+        Encoding("Q2_K", 256, 84, decoder=_decode_blocks("Q2_K")),
+        Encoding("Q3_K", 256, 110, decoder=_decode_blocks("Q3_K")),
+        Encoding("Q4_K", 256, 144, decoder=_decode_blocks("Q4_K")),
+        Encoding("Q5_K", 256, 176, decoder=_decode_blocks("Q5_K")),
+        Encoding("Q6_K", 256, 210, decoder=_decode_blocks("Q6_K")),
+        Encoding("MXFP4", 32, 17, decoder=_decode_blocks("MXFP4")),
+        Encoding("Q1_0", 128, 18),
+        Encoding("Q8_1", 32, 40),
+        Encoding("Q8_K", 256, 292),
+        Encoding("IQ1_S", 256, 50),
+        Encoding("IQ1_M", 256, 56),
+        Encoding("IQ2_XXS", 256, 66),
+        Encoding("IQ2_XS", 256, 74),
+        Encoding("IQ2_S", 256, 82),
+        Encoding("IQ3_XXS", 256, 98),
+        Encoding("IQ3_S", 256, 110),
+        Encoding("IQ4_NL", 32, 18),
+        Encoding("IQ4_XS", 256, 136),
+        Encoding("TQ1_0", 256, 54),
+        Encoding("TQ2_0", 256, 66),
+        Encoding("NVFP4", 64, 36),
     )
 }
-"""Every encoding that a safetensors file may name, by name."""
+"""Every encoding that a file may name, by name.
+
+Source: the safetensors format; ggml, ggml-common.h, for those of blocks.
+"""
 
 READABLE = tuple(name for name, encoding in ENCODINGS.items() if encoding.readable)
