@@ -166,7 +166,7 @@ POSITION_LEAVES = (
     "position_embeddings", "position_embedding", "embed_positions", "wpe", "positions_embed", "pos_embed",
     "pos_emb", "pos_embedding", "pos_embeddings", "positional_embedding", "positional_embeddings", "position_embd",
     "position_embed", "position_emb", "position_embeds_layer", "learned_position_embeddings", "text_position_embeddings",
-    "positional_encoding", "W_pos",
+    "positional_encoding", "W_pos", "pos_emb.emb",
 )  # fmt: skip
 """Names of tables of absolute positions."""
 
@@ -394,10 +394,10 @@ DOUBTFUL: Mapping[str, tuple[str, ...]] = {
         "inkling_mm_model", "inkling_text",
     ),
     "shared_embedding.positional_embedding": (
-        "edgetam", "edgetam_video", "sam", "sam_hq", "sam2", "sam2_video", "sam3_tracker", "sam3_tracker_video", "sam3_video",
+        "edgetam", "edgetam_video", "sam", "sam2", "sam2_video", "sam3_tracker", "sam3_tracker_video", "sam3_video", "sam_hq",
     ),
     "shared_image_embedding.positional_embedding": (
-        "edgetam", "edgetam_video", "sam", "sam_hq", "sam2", "sam2_video", "sam3_tracker", "sam3_tracker_video", "sam3_video",
+        "edgetam", "edgetam_video", "sam", "sam2", "sam2_video", "sam3_tracker", "sam3_tracker_video", "sam3_video", "sam_hq",
     ),
 }  # fmt: skip
 """Tensors that are parameters in some families and buffers in others, and the model types of which it is known."""
@@ -1223,7 +1223,7 @@ def _look_up_first_row(evidence: _Evidence, name: _Name, rows: int, lengths: set
     for family in evidence.families:
         if family.rows_follow_padding:
             padding = evidence.config.first_integer(("pad_token_id",))
-            return (1 if padding is None else padding) + 1
+            return (padding if padding is not None and 0 <= padding < rows - 1 else 1) + 1
         if family.first_used_row is not None:
             return family.first_used_row
     return 2 if rows not in lengths and rows - 2 in lengths else 0
@@ -1386,13 +1386,17 @@ def judge_buffers(tensors: TensorSet, config: Mapping[str, Any]) -> JudgedBuffer
         for one in names:
             if one[-_TAIL:].rstrip(_DIGITS) in whole and tensors[one].encoding.name in INTEGERS_NEVER_LEARNED:
                 reasons.setdefault(one, "whole numbers, not learned")
-    notes = tuple(
-        f"{_count(found)} {leaf} {'counts' if len(found) == 1 else 'count'} as "
-        f"{'buffers' if found[0] in reasons else 'parameters'}; nothing on record tells for this family."
-        for leaf, found in doubts.items()
-    )
+    notes = tuple(_doubt(leaf, found, found[0] in reasons) for leaf, found in doubts.items())
     return JudgedBuffers(tuple(Buffer(tensors[name], reason) for name, reason in reasons.items()), notes)
 
 
-def _count(found: list[str]) -> str:
-    return "1 tensor" if len(found) == 1 else f"{len(found):,} tensors"
+def _doubt(leaf: str, found: list[str], buffers: bool) -> str:
+    if len(found) == 1:
+        return (
+            f"{found[0]} is counted as a {'buffer' if buffers else 'parameter'}: in some families a tensor of this name "
+            "is the one, in some the other, and nothing on record tells about this one."
+        )
+    return (
+        f"{len(found):,} tensors {leaf} are counted as {'buffers' if buffers else 'parameters'}: in some families tensors "
+        "of this name are the one, in some the other, and nothing on record tells about this one."
+    )
