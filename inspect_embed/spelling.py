@@ -108,6 +108,11 @@ def parse_literally(text: str) -> bytes:
     return parse(text.replace("\\", r"\\"))
 
 
+def quote(text: str) -> str:
+    """What a person typed, between quotes: as it was typed, but for what cannot be shown."""
+    return "'" + "".join(c if c.isprintable() else _escape(c) for c in text) + "'"
+
+
 def recover(text: str) -> str:
     """What did the user type, where the locale could not read it?
 

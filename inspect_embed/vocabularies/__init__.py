@@ -35,6 +35,7 @@ from inspect_embed.spelling import (
     encode,
     parse,
     parse_literally,
+    quote,
     recover,
     show,
 )
@@ -288,7 +289,7 @@ class Vocabulary:
             matches = re.compile(pattern).search
         except (re.error, OverflowError, RecursionError) as error:
             raise TokenError(
-                f"{pattern!r} is no regular expression: {error}.",
+                f"{quote(pattern)} is no regular expression: {error}.",
                 "A sign that is to stand for itself takes a backslash before it.",
             ) from None
         return (cast(Token, self.token(id_)) for id_ in self._sorted_ids if matches(self.label(id_)))
@@ -335,14 +336,14 @@ class Vocabulary:
         if ids := self._ids_of_typed(typed):
             return self._found(query, ids, self._kin(typed, ids))
         if query.startswith("id:"):
-            raise UnknownTokenError(f"{query!r} is no id.", "An id is a whole number from 0: id:477.")
+            raise UnknownTokenError(f"{quote(query)} is no id.", "An id is a whole number from 0: id:477.")
         if query.startswith("raw:"):
             raise UnknownTokenError(
-                f"{self.source} holds no token that it spells {query.removeprefix('raw:')!r}.",
+                f"{self.source} holds no token that it spells {quote(query.removeprefix('raw:'))}.",
                 self._hint(parse(query.removeprefix("raw:"))),
             )
         if ids := self._ids_of_typed(parse_literally(query)):
-            note = f"{query!r} was read with its backslash as a sign of its own: {self._name(ids[0])}."
+            note = f"{quote(query)} was read with its backslash as a sign of its own: {self._name(ids[0])}."
             return FoundToken(query, ids[0], self.token(ids[0]), (note,))
         return self._find_by_cutting(query, typed)
 
@@ -379,6 +380,8 @@ class Vocabulary:
         A quick sieve, so that a slow comparison sees hundreds of tokens and not all.
         """
         first, rest = word[:1].lower() + word[:1].upper(), word[1:]
+        letters = set(word)
+        enough = 0.6 * len(letters)
         lead, end = SPACE_MARKS + self.marks.space + self.marks.inner, self.marks.end
         longest = len(word) + 2 + max(len(self.marks.inner + end), 1)
         cores = {
@@ -387,6 +390,7 @@ class Vocabulary:
             if len(word) - 2 <= len(raw) <= longest
             and (core := raw.lstrip(lead).removesuffix(end))
             and (core[0] in first or core.endswith(rest))
+            and len(letters.intersection(core)) >= enough
         }
         return sorted(cores)
 
@@ -426,16 +430,16 @@ class Vocabulary:
         except TokenError as error:
             pieces, problem = [], str(error)
         if len(pieces) == 1:
-            note = f"{self.source} has no token {query!r}; its tokenizer reads it as {self._name(pieces[0])}."
+            note = f"{self.source} has no token {quote(query)}; its tokenizer reads it as {self._name(pieces[0])}."
             return FoundToken(query, pieces[0], self.token(pieces[0]), (note,))
         if pieces:
             raise NotOneTokenError(
-                f"{query!r} is not one token of {self.source} but {len(pieces)}: "
+                f"{quote(query)} is not one token of {self.source} but {len(pieces)}: "
                 f"{shorten(map(self._name, pieces))}.",
                 f"{self._hint(typed)} --mean takes the mean of the pieces.",
             )
         raise UnknownTokenError(
-            f"{self.source} has no token {query!r}.", f"{self._hint(typed)} {problem}".strip()
+            f"{self.source} has no token {quote(query)}.", f"{self._hint(typed)} {problem}".strip()
         )
 
     def _hint(self, typed: bytes) -> str:

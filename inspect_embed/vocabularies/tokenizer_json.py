@@ -160,7 +160,7 @@ def _text(value: object, default: str) -> str:
 def _space_of(part: Mapping[str, Any]) -> str:
     """The sign that this component writes for a space, or reads as one; empty for all other components."""
     if part.get("type") == "Metaspace":
-        return _text(part.get("replacement"), "▁")
+        return _text(part.get("replacement"), "▁").strip()
     if part.get("type") != "Replace":
         return ""
     pattern = part.get("pattern")

@@ -182,14 +182,12 @@ def _make_bpe(
 
     lines = read_text(folder, _MERGES).split("\n")
     merges = [tuple(line.rstrip("\r").split(" ")) for line in lines if not line.startswith("#version")]
+    options = {"end_of_word_suffix": marks.end} if marks.end else {}
     unknown = beside.roles.get("unk_token", "<unk>")
-    model = models.BPE(
-        vocab=dict(entries),
-        merges=cast("list[tuple[str, str]]", [merge for merge in merges if len(merge) == 2]),
-        unk_token=None if marks.byte_level or unknown not in entries else unknown,
-        end_of_word_suffix=marks.end or None,
-    )
-    tokenizer = Tokenizer(model)
+    if unknown in entries and not marks.byte_level:
+        options["unk_token"] = unknown
+    pairs = cast("list[tuple[str, str]]", [merge for merge in merges if len(merge) == 2])
+    tokenizer = Tokenizer(models.BPE(vocab=dict(entries), merges=pairs, **options))
     if marks.byte_level and marks.end:
         tokenizer.normalizer = normalizers.Sequence(
             [normalizers.NFC(), normalizers.Replace(Regex(r"\s+"), " "), normalizers.Lowercase()]
