@@ -189,6 +189,12 @@ ROPE_KEYS = (
 )  # fmt: skip
 """Keys of a config that say that positions are rotary, where their value is not null, false or zero."""
 
+ROPE_SWITCHES = ("use_mem_rope", "use_rope", "use_rotary_embedding")
+"""Keys of a config that switch rotary positions off, whatever other keys say."""
+
+SINUSOID_KEYS = ("sinusoidal_pos_embds", "sinusoidal_embeddings")
+"""Keys of a config that say that the stored position table holds computed sinusoids."""
+
 FOREIGN_WORDS = frozenset((
     "vision", "visual", "image", "images", "img", "pixel", "pixels", "vit", "audio", "speech", "sound",
     "acoustic", "video", "videos", "vae", "vqvae", "vq", "vqmodel", "vqgan", "quantizer", "quantizers",
@@ -687,11 +693,12 @@ FAMILIES: tuple[Family, ...] = (
     ),
     Family(
         "Pre-training without a language-model head",
-        ("electra", "funnel", "splinter", "dia", "clvp", "higgs_audio_v2", "csm", "csm_depth_decoder_model"),
+        ("electra", "funnel", "splinter", "dia", "clvp", "higgs_audio_v2", "csm", "csm_depth_decoder_model", "pi0"),
         "ElectraForPreTraining and the like tell replaced tokens or spans, or write sound, not text",
         classes_without_head=(
             "ElectraForPreTraining", "FunnelForPreTraining", "SplinterForPreTraining", "DiaForConditionalGeneration",
             "ClvpModelForConditionalGeneration", "HiggsAudioV2ForConditionalGeneration", "CsmDepthDecoderForCausalLM",
+            "PI0ForConditionalGeneration",
         ),
     ),
     # -- factors that no config states
@@ -852,7 +859,7 @@ _TEXT_CONFIG_KEYS = (
 )  # fmt: skip
 
 
-def _nested_configs(config: Mapping[str, Any]) -> tuple[Mapping[str, Any], ...]:
+def nested_configs(config: Mapping[str, Any]) -> tuple[Mapping[str, Any], ...]:
     """The config of the text model, then those around it, innermost first."""
     found = [config]
     while len(found) < 5:
@@ -921,7 +928,7 @@ class _Config:
 
 
 def _read_config(config: Mapping[str, Any]) -> _Config:
-    return _Config(_nested_configs(config))
+    return _Config(nested_configs(config))
 
 
 # --- which records apply -------------------------------------------------------------------------------------
@@ -1178,7 +1185,9 @@ def _has_remains(names: list[str], roots: set[str]) -> bool:
 def _find_positions(evidence: _Evidence, best: _Name | None, notes: list[str]) -> tuple[TableChoice, ...]:
     """The tables of absolute positions that belong to the text model."""
     tails = [tail for family in evidence.families for tail in family.position_tails]
-    fixed = any(family.fixed_positions for family in evidence.families)
+    fixed = any(family.fixed_positions for family in evidence.families) or any(
+        evidence.config.get(key) is True for key in SINUSOID_KEYS
+    )
     chosen = [name for name in evidence.found if name.ends_in(tails)]
     kinds = next((family.position_kinds for family in evidence.families if family.position_kinds), None)
     if not chosen and (kinds is None or set(kinds) & {"learned", "sinusoidal"}) and not evidence.reads_no_text:
@@ -1251,7 +1260,8 @@ def _judge_kinds(
     alibi = config.get("alibi") or (attention.get("alibi") if isinstance(attention, Mapping) else None)
     if alibi is True:
         return ("alibi",)
-    if any(_present(inner.get(key)) for inner in config.nested for key in ROPE_KEYS):
+    switched_off = any(config.get(key) is False for key in ROPE_SWITCHES)
+    if not switched_off and any(_present(inner.get(key)) for inner in config.nested for key in ROPE_KEYS):
         return ("rotary",)
     if any(not name.foreign for name in evidence.with_leaf(ROPE_LEAVES)):
         return ("rotary",)
