@@ -95,6 +95,11 @@ class MissingExtraError(InspectEmbedError):
             f"{purpose} needs the package {package}, which is not installed.",
             hint=f'pip install "inspect-embed[{extra}]"',
         )
+        self._needed = (package, extra, purpose)
+
+    def __reduce__(self) -> tuple[type[MissingExtraError], tuple[str, str, str]]:
+        """An error must survive the trip from a worker process."""
+        return type(self), self._needed
 
 
 def shorten(items: Iterable[object], listed: int = LISTED) -> str:

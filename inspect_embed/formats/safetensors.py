@@ -7,7 +7,6 @@ length, a JSON header of dtype, shape and data_offsets by tensor name, then the 
 from __future__ import annotations
 
 import gc
-import json
 import math
 import re
 from collections.abc import Iterable, Iterator, Mapping
@@ -23,13 +22,19 @@ from inspect_embed.errors import (
     shorten,
 )
 from inspect_embed.formats import TensorEntry
+from inspect_embed.json_text import parse_json
 from inspect_embed.storage import ByteSource, Folder
 
 NAME = "safetensors"
 SUFFIX = ".safetensors"
+SUFFIXES = (SUFFIX,)
 INDEX_SUFFIX = ".safetensors.index.json"
 
-_SHARD = re.compile(r"(?P<stem>.*?)[-_.]?(?P<number>\d{2,6})-of-(?P<count>\d{2,6})\.safetensors")
+_SHARD = re.compile(r"(?P<stem>.*?)[-_.]?(?P<number>\d{2,6})-of-(?P<count>\d{2,6})\.safetensors", re.ASCII)
+_LONGEST_HEADER = 1 << 40
+"""A promise beyond this is no length of a header: these are the first bytes of something else."""
+_LARGEST_SIZE = 1 << 63
+"""Sizes and offsets are below this; beyond it a header is damaged, whatever its numbers say."""
 _PREFERRED_STEMS = ("model", "pytorch_model", "diffusion_pytorch_model", "consolidated", "adapter_model")
 
 # What stands in the place of a safetensors file, told by its first bytes.
@@ -68,6 +73,9 @@ class SafetensorsSet:
         self.notes: tuple[str, ...] = ()
         self.metadata: dict[str, str] = {}
         self.stated: Mapping[str, Any] = {}
+        self.config: Mapping[str, Any] = {}
+        self.vocabulary_file: str | None = None
+        self.aliases: Mapping[str, str] = {}
         self._listed: dict[str, str] = {}
 
     @property
@@ -145,7 +153,13 @@ class SafetensorsSet:
 
     def _add_file(self, name: str) -> None:
         """Read one file's header; DamagedFileError or NotACheckpointError where it has none."""
-        source = self._folder.open(name)
+        try:
+            source = self._folder.open(name)
+        except OSError as error:
+            raise NotACheckpointError(
+                f"{name} cannot be opened: {error.strerror or error}.",
+                "Check that it is there and may be read.",
+            ) from None
         try:
             header, data_start = _read_header(source, name)
             size = source.size
@@ -171,6 +185,11 @@ def claims(names: Iterable[str], chosen: str | None) -> bool:
     if chosen is not None:
         return chosen.endswith((SUFFIX, INDEX_SUFFIX))
     return any(name.endswith((SUFFIX, INDEX_SUFFIX)) for name in names)
+
+
+def recognizes(start: bytes) -> bool:
+    """Do these first bytes begin a safetensors file: a length, and then a JSON object?"""
+    return start[8:9] == b"{"
 
 
 def read_tensors(folder: Folder, chosen: str | None = None, allow_partial: bool = False) -> SafetensorsSet:
@@ -248,19 +267,19 @@ def _read_by_names(tensors: SafetensorsSet, names: list[str], chosen: str | None
 
 def _add_files(tensors: SafetensorsSet, files: list[str], told_by: str) -> None:
     """Read headers; one unreadable file among several is a warning, and its tensors are missing."""
-    failed: list[str] = []
+    failed: dict[str, CheckpointError] = {}
     for file in files:
         try:
             tensors._add_file(file)
         except CheckpointError as error:
             if len(files) == 1:
                 raise
-            failed.append(file)
+            failed[file] = error
             tensors.warnings += (f"{error} Its tensors are missing.",)
     if len(failed) == len(files):
+        first = failed[files[0]]
         raise DamagedFileError(
-            f"None of the {len(files)} files named by {told_by} can be read: {tensors.warnings[0]}",
-            "Fetch the files again.",
+            f"None of the {len(files)} files named by {told_by} can be read: {first}", first.hint
         )
     tensors.missing_files += tuple(failed)
 
@@ -302,7 +321,8 @@ def _read_index(folder: Folder, index: str) -> tuple[dict[str, str], Mapping[str
     """Which file holds which tensor, and what the index states about the whole."""
     source = folder.open(index)
     try:
-        content = _parse_json(source.read(0, source.size), index)
+        _refuse_impostors(bytes(source.read(0, 1024)), index)
+        content = parse_json(source.read(0, source.size), index, source.size)
     finally:
         source.close()
     weight_map: Any = content.get("weight_map")
@@ -340,37 +360,41 @@ def _choose_files(files: list[str], location: str) -> tuple[list[str], list[str]
         raise NotACheckpointError(
             f"{location} holds no .safetensors file.", "Name a folder or a file that does."
         )
-    ranked = sorted(groups, key=_rank_group)
-    best = ranked[0]
-    if len(ranked) > 1 and _rank_group(best)[0] == len(_PREFERRED_STEMS):
+    missing = {group: _missing_shards(held) for group, held in groups.items()}
+    ranks = {group: _rank_group(group) for group in groups}
+    best = min(groups, key=lambda group: (ranks[group], len(missing[group]), group))
+    if len(groups) > 1 and ranks[best][0] == len(_PREFERRED_STEMS):
         raise NotACheckpointError(
             f"{location} holds {len(files)} .safetensors files and none is called model.safetensors: "
             f"{shorten(files)}.",
             "Name the file that is meant.",
         )
     chosen = groups[best]
-    missing: list[str] = []
-    match = _SHARD.fullmatch(chosen[0])
-    if match:
-        count = int(match["count"])
-        numbers = {int(found["number"]) for found in map(_SHARD.fullmatch, chosen) if found}
-        head, tail = chosen[0][: match.start("number")], chosen[0][match.end("number") :]
-        # The count is a claim of the name alone: list no more than could matter to a reader.
-        absent = [n for n in range(1, min(count, 10_000) + 1) if n not in numbers]
-        missing = [f"{head}{n:0{len(match['number'])}d}{tail}" for n in absent]
-    return chosen, missing, [file for file in files if file not in chosen]
+    return chosen, missing[best], [file for file in files if file not in chosen]
 
 
-def _rank_group(group: str) -> tuple[int, int, str]:
+def _missing_shards(files: list[str]) -> list[str]:
+    """Which shards does a set lack, by the numbers in its names?"""
+    match = _SHARD.fullmatch(files[0])
+    if not match:
+        return []
+    numbers = {int(found["number"]) for found in map(_SHARD.fullmatch, files) if found}
+    head, tail = files[0][: match.start("number")], files[0][match.end("number") :]
+    # The count is a claim of the name alone: list no more than could matter to a reader.
+    absent = (n for n in range(1, min(int(match["count"]), 10_000) + 1) if n not in numbers)
+    return [f"{head}{n:0{len(match['number'])}d}{tail}" for n in absent]
+
+
+def _rank_group(group: str) -> tuple[int, int]:
     """Preferred stems first; of one stem, the plain name, then shards, then variants."""
     for rank, stem in enumerate(_PREFERRED_STEMS):
         if group == stem + SUFFIX:
-            return rank, 0, group
+            return rank, 0
         if group.startswith(stem + "-of-"):
-            return rank, 1, group
+            return rank, 1
         if group.startswith((stem + ".", stem + "-")):
-            return rank, 2, group
-    return len(_PREFERRED_STEMS), 0, group
+            return rank, 2
+    return len(_PREFERRED_STEMS), 0
 
 
 def _read_header(source: ByteSource, name: str) -> tuple[dict[str, Any], int]:
@@ -386,7 +410,7 @@ def _read_header(source: ByteSource, name: str) -> tuple[dict[str, Any], int]:
         )
     length = int.from_bytes(start[:8], "little")
     if length > size - 8:
-        if start[8:9] == b"{":
+        if start[8:9] in (b"{", b"") and length < _LONGEST_HEADER:
             raise DamagedFileError(
                 f"{name} is cut short inside its header: it needs at least {8 + length:,} bytes and has {size:,}.",
                 "Fetch the file again.",
@@ -401,7 +425,7 @@ def _read_header(source: ByteSource, name: str) -> tuple[dict[str, Any], int]:
             f"{name} is not a safetensors file: no JSON header follows its first 8 bytes.",
             "Check where the file came from.",
         )
-    return _parse_json(source.read(8, 8 + length), name), 8 + length
+    return parse_json(source.read(8, 8 + length), name, size), 8 + length
 
 
 def _refuse_impostors(start: bytes, name: str) -> None:
@@ -421,21 +445,6 @@ def _refuse_impostors(start: bytes, name: str) -> None:
         # The first bytes of a true header length can look like anything; a "{" after them settles it.
         if start.startswith(magic) and start[8:9] != b"{":
             raise NotACheckpointError(f"{name} is {what}, not a safetensors file.", hint)
-
-
-def _parse_json(data: memoryview, name: str) -> dict[str, Any]:
-    try:
-        content = json.loads(str(data, "utf-8-sig"))
-    except UnicodeDecodeError:
-        raise DamagedFileError(f"The JSON in {name} is not UTF-8 text.", "Fetch the file again.") from None
-    except (ValueError, RecursionError) as error:
-        reason = "it is nested too deeply" if isinstance(error, RecursionError) else str(error)
-        raise DamagedFileError(
-            f"The JSON in {name} cannot be read: {reason}.", "Fetch the file again."
-        ) from None
-    if not isinstance(content, dict):
-        raise DamagedFileError(f"The JSON in {name} is not an object.", "Fetch the file again.")
-    return content
 
 
 def _check_header(header: dict[str, Any], name: str, bytes_by_encoding: dict[str, int]) -> int:
@@ -463,7 +472,7 @@ def _check_header(header: dict[str, Any], name: str, bytes_by_encoding: dict[str
     except (TypeError, ValueError, KeyError, AttributeError, OverflowError):
         _make_entry(tensor, record, name)  # says what is wrong with it
         raise DamagedFileError(f"The header of {name} cannot be read at {tensor!r}.") from None
-    if type(end) is not int or type(total) is not int:
+    if type(end) is not int or type(total) is not int or end >= _LARGEST_SIZE:
         for tensor, record in header.items():
             _make_entry(tensor, record, name)
     if total > end:
@@ -488,7 +497,7 @@ def _make_entry(name: str, record: object, file: str) -> TensorEntry:
     if not isinstance(record, dict):
         raise refuse("it is no record of a tensor")
     shape, offsets, code = record.get("shape"), record.get("data_offsets"), record.get("dtype")
-    if not isinstance(shape, list) or not all(type(n) is int and n >= 0 for n in shape):
+    if not isinstance(shape, list) or not all(type(n) is int and 0 <= n < _LARGEST_SIZE for n in shape):
         raise refuse("its shape is not a list of sizes")
     if not isinstance(code, str):
         raise refuse("it names no encoding")
@@ -496,7 +505,7 @@ def _make_entry(name: str, record: object, file: str) -> TensorEntry:
         isinstance(offsets, list)
         and len(offsets) == 2
         and all(type(offset) is int for offset in offsets)
-        and 0 <= offsets[0] <= offsets[1]
+        and 0 <= offsets[0] <= offsets[1] < _LARGEST_SIZE
     ):
         raise refuse("its offsets are not two growing numbers")
     start, stop = offsets
@@ -508,9 +517,9 @@ def _make_entry(name: str, record: object, file: str) -> TensorEntry:
         common = math.gcd(elements, n_bytes) or 1
         encoding = Encoding(code, max(elements // common, 1), n_bytes // common)
     if encoding.count_bytes(elements) != stop - start:
+        takes = f"{encoding.count_bytes(elements):,}" if elements < _LARGEST_SIZE else "more than any file's"
         raise refuse(
-            f"a {code} tensor of shape {tuple(shape)} takes {encoding.count_bytes(elements):,} bytes, "
-            f"its offsets give {stop - start:,}"
+            f"a {code} tensor of shape ({shorten(shape)}) takes {takes} bytes, its offsets give {stop - start:,}"
         )
     return TensorEntry(name, tuple(shape), encoding, file, start, stop)
 
