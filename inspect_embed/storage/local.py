@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import mmap
 import os
 from pathlib import Path
@@ -48,5 +49,7 @@ class LocalFolder:
             return sorted(entry.name for entry in entries if entry.is_file())
 
     def open(self, name: str) -> LocalFile:
-        """The file of this name."""
+        """The file of this name; a path that leads elsewhere is no name."""
+        if name in ("", ".", "..") or Path(name).name != name:
+            raise FileNotFoundError(errno.ENOENT, "no file of this folder", name)
         return LocalFile(self.path / name)
