@@ -31,6 +31,7 @@ import os
 import sys
 import time
 from collections.abc import Callable
+from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
 
@@ -47,7 +48,7 @@ BATCH = 64
 PEAK_LEARNING_RATE, FINAL_FRACTION, WARM_UP_TOKENS = 2e-3, 0.02, 1_000_000
 WEIGHT_DECAY, BETAS, CLIP = 0.1, (0.9, 0.99), 1.0
 HELD_OUT_EVERY = 50  # one story in fifty is never trained on
-EVALUATE_EVERY, SAVE_EVERY = 250, 250
+EVALUATE_EVERY = 250  # steps; what can be resumed is saved then, too
 
 
 class Attention(nn.Module):
@@ -255,27 +256,56 @@ def build_optimizer(model: nn.Module) -> torch.optim.AdamW:
     return torch.optim.AdamW(groups, lr=PEAK_LEARNING_RATE, betas=BETAS)
 
 
-def train(
-    corpus: Path, out: Path, n_tokens: int, seconds: float, seed: int, resume: bool, compiled: bool
-) -> None:
-    out.mkdir(parents=True, exist_ok=True)
+@dataclass
+class Progress:
+    """Where a training stands: what it goes on from, beside weights and optimizer."""
+
+    step: int = 0
+    epoch: int = 0
+    place: int = 0
+    spent: float = 0.0
+    best: float = math.inf
+
+
+def prepare_text(corpus: Path, out: Path, resume: bool) -> tuple[Tokenizer, np.ndarray, np.ndarray]:
+    """The tokenizer, the ids to train on, the ids held out."""
     stories = read_stories(corpus)
     held_out = stories[::HELD_OUT_EVERY]
     trained = [story for i, story in enumerate(stories) if i % HELD_OUT_EVERY]
-    state_path = out / "state.pt"
-    resume = resume and state_path.exists()
+    path = out / "tokenizer.json"
     if resume:
-        tokenizer = Tokenizer.from_file(str(out / "tokenizer.json"))
+        tokenizer = Tokenizer.from_file(str(path))
     else:
         tokenizer = train_tokenizer(trained)
-        write_then_rename(out / "tokenizer.json", lambda part: tokenizer.save(str(part)))
-    end = tokenizer.token_to_id(END_OF_TEXT)
+        write_then_rename(path, lambda part: tokenizer.save(str(part)))
     ids, held_ids = encode_stories(tokenizer, trained), encode_stories(tokenizer, held_out)
     print(
         f"{len(trained):,} stories, {len(ids):,} tokens; held out {len(held_out):,}, {len(held_ids):,}",
         flush=True,
     )
+    return tokenizer, ids, held_ids
 
+
+def load_state(path: Path, model: nn.Module, optimizer: torch.optim.Optimizer) -> Progress:
+    state = torch.load(path, weights_only=True)
+    model.load_state_dict(state.pop("model"))
+    optimizer.load_state_dict(state.pop("optimizer"))
+    return Progress(**state)
+
+
+def save_state(path: Path, model: nn.Module, optimizer: torch.optim.Optimizer, at: Progress) -> None:
+    state = {"model": model.state_dict(), "optimizer": optimizer.state_dict(), **asdict(at)}
+    write_then_rename(path, lambda part: torch.save(state, part))
+
+
+def train(
+    corpus: Path, out: Path, n_tokens: int, seconds: float, seed: int, resume: bool, compiled: bool
+) -> None:
+    out.mkdir(parents=True, exist_ok=True)
+    state_path = out / "state.pt"
+    resume = resume and state_path.exists()
+    tokenizer, ids, held_ids = prepare_text(corpus, out, resume)
+    end = tokenizer.token_to_id(END_OF_TEXT)
     torch.manual_seed(seed)
     model = StoryModel()
     print(f"{sum(p.numel() for p in model.parameters()):,} parameters", flush=True)
@@ -283,77 +313,63 @@ def train(
     loss_on: Callable[[Tensor, Tensor], Tensor] = partial(loss_of, model)
     if compiled:
         loss_on = torch.compile(loss_on)
-
-    total_steps = math.ceil(n_tokens / (BATCH * CONTEXT))
+    tokens_per_step = BATCH * CONTEXT
+    total_steps = math.ceil(n_tokens / tokens_per_step)
     snapshots = set(snapshot_steps(total_steps))
-    step, epoch, place, spent, best = 0, 0, 0, 0.0, math.inf
+    log = out / "log.csv"
     if resume:
-        state = torch.load(state_path, weights_only=True)
-        model.load_state_dict(state["model"])
-        optimizer.load_state_dict(state["optimizer"])
-        step, epoch, place, spent, best = (state[key] for key in ("step", "epoch", "place", "spent", "best"))
+        at = load_state(state_path, model, optimizer)
     else:
+        at = Progress()
         save_config(out, end)
         save_snapshot(out, 0, model, end)
-        (out / "log.csv").write_text("step,tokens,training_loss,held_out_loss\n", encoding="utf-8")
+        log.write_text("step,tokens,training_loss,held_out_loss\n", encoding="utf-8")
 
-    windows = epoch_windows(len(ids), epoch, seed)
+    evaluated = at.step  # nothing has been learned since
     recent: list[float] = []
+    windows = epoch_windows(len(ids), at.epoch, seed)
     while True:
         started = time.monotonic()
-        fraction = max(step / total_steps, spent / seconds)
+        fraction = max(at.step / total_steps, at.spent / seconds)
         done = fraction >= 1.0
-        if done or (step and step % EVALUATE_EVERY == 0):
-            loss = held_out_loss(loss_on, held_ids)
-            mean = float(np.mean(recent)) if recent else math.nan
+        if at.step != evaluated and (done or at.step % EVALUATE_EVERY == 0):
+            evaluated = at.step
+            loss, held_out = float(np.mean(recent)), held_out_loss(loss_on, held_ids)
             recent.clear()
-            with (out / "log.csv").open("a", encoding="utf-8", newline="") as file:
-                csv.writer(file).writerow([step, step * BATCH * CONTEXT, f"{mean:.4f}", f"{loss:.4f}"])
+            with log.open("a", encoding="utf-8", newline="") as file:
+                csv.writer(file).writerow(
+                    [at.step, at.step * tokens_per_step, f"{loss:.4f}", f"{held_out:.4f}"]
+                )
             print(
-                f"step {step:,} of {total_steps:,}  tokens {step * BATCH * CONTEXT:,}  "
-                f"training {mean:.3f}  held out {loss:.3f}  {spent:,.0f} s",
+                f"step {at.step:,} of {total_steps:,}  tokens {at.step * tokens_per_step:,}  "
+                f"training {loss:.3f}  held out {held_out:.3f}  {at.spent:,.0f} s",
                 flush=True,
             )
-            if loss < best:
-                best = loss
+            if held_out < at.best:
+                at.best = held_out
                 save_weights(out / "model.safetensors", model)
+            save_state(state_path, model, optimizer, at)
         if done:
-            save_snapshot(out, step, model, end)
-        if done or (step and step % SAVE_EVERY == 0):
-            state = {
-                "model": model.state_dict(),
-                "optimizer": optimizer.state_dict(),
-                "step": step,
-                "epoch": epoch,
-                "place": place,
-                "spent": spent,
-                "best": best,
-            }
-            write_then_rename(state_path, lambda part, state=state: torch.save(state, part))
-        if done:
+            save_snapshot(out, at.step, model, end)
             return
-        if place + BATCH > len(windows):
-            epoch, place = epoch + 1, 0
-            windows = epoch_windows(len(ids), epoch, seed)
+        if at.place + BATCH > len(windows):
+            at.epoch, at.place = at.epoch + 1, 0
+            windows = epoch_windows(len(ids), at.epoch, seed)
         for group in optimizer.param_groups:
-            group["lr"] = learning_rate(fraction, (step + 1) * BATCH * CONTEXT)
-        loss = loss_on(*cut_batch(ids, windows[place : place + BATCH]))
+            group["lr"] = learning_rate(fraction, (at.step + 1) * tokens_per_step)
+        batch_loss = loss_on(*cut_batch(ids, windows[at.place : at.place + BATCH]))
         optimizer.zero_grad(set_to_none=True)
-        loss.backward()  # type: ignore[no-untyped-call]
+        batch_loss.backward()  # type: ignore[no-untyped-call]
         nn.utils.clip_grad_norm_(model.parameters(), CLIP)
         optimizer.step()
-        recent.append(loss.item())
-        step, place = step + 1, place + BATCH
-        spent += time.monotonic() - started
-        if step in snapshots:
-            save_snapshot(out, step, model, end)
+        recent.append(batch_loss.item())
+        at.step, at.place = at.step + 1, at.place + BATCH
+        at.spent += time.monotonic() - started
+        if at.step in snapshots:
+            save_snapshot(out, at.step, model, end)
         if sys.stderr.isatty():
-            print(
-                f"\rstep {step:,}/{total_steps:,}  loss {recent[-1]:.3f} ",
-                end="",
-                file=sys.stderr,
-                flush=True,
-            )
+            progress = f"step {at.step:,}/{total_steps:,}  loss {recent[-1]:.3f}"
+            print(f"\r{progress} ", end="", file=sys.stderr, flush=True)
 
 
 def main() -> None:
