@@ -40,7 +40,7 @@ def find_query(table: EmbeddingTable, text: str, mean: bool = False) -> Query:
     except NotOneTokenError:
         if not mean or not isinstance(table.labels, TokenLabels) or table.labels.vocabulary is None:
             raise
-        pieces = tuple(table.labels.vocabulary.cut(text))
+        pieces = tuple(table.labels.vocabulary.pieces(text))
         shown = " + ".join(table.labels.text(row) for row in pieces)
         note = f"{text!r} is {len(pieces)} tokens: the mean of {shown} stands for it."
         return Query(text, pieces, (1 / len(pieces),) * len(pieces), None, None, (note,))

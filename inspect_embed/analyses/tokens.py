@@ -123,7 +123,7 @@ def _look_up(vocabulary: Vocabulary, word: str, notes: list[str]) -> WordTokens:
     try:
         found = vocabulary.find(word)
     except NotOneTokenError:
-        pieces = tuple(_facts(vocabulary, id_) for id_ in vocabulary.cut(word))
+        pieces = tuple(_facts(vocabulary, id_) for id_ in vocabulary.pieces(word))
         notes.append(f"{word!r} is not one token but {len(pieces)}: {' + '.join(t.token for t in pieces)}.")
         return WordTokens(word, False, pieces)
     notes += found.notes
