@@ -24,6 +24,7 @@ _PUBLIC = {
     "info": "inspect_embed.analyses.info",
     "neighbors": "inspect_embed.analyses.neighbors",
     "open_checkpoint": "inspect_embed.checkpoint",
+    "params": "inspect_embed.analyses.params",
     "similarity": "inspect_embed.analyses.similarity",
     "tokens": "inspect_embed.analyses.tokens",
     "vector": "inspect_embed.analyses.vector",
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
     from inspect_embed.analyses.embed import embed
     from inspect_embed.analyses.info import info
     from inspect_embed.analyses.neighbors import neighbors
+    from inspect_embed.analyses.params import params
     from inspect_embed.analyses.similarity import similarity
     from inspect_embed.analyses.tokens import tokens
     from inspect_embed.analyses.vector import vector

@@ -166,6 +166,8 @@ def part_of(name: str, roots: Collection[str] = (), moe_modules: Collection[str]
     words = kind.lower().split(".")
     if is_router(kind, moe_modules):
         return ROUTERS
+    if _holds_all_experts(kind, moe_modules):
+        return EXPERTS
     for rules in (STRONG, WEAK, LAST):
         for place in range(len(words) - 1, -1, -1):
             part = _part_of_word(words[place], rules)
@@ -179,25 +181,34 @@ def part_of(name: str, roots: Collection[str] = (), moe_modules: Collection[str]
 
 def is_routed(name: str) -> bool:
     """Is a tensor of the experts chosen for some tokens only? Shared experts see every token."""
-    return "shared" not in name.lower()
+    return "shared" not in name.lower() and not name.endswith("experts.bias")
 
 
 def moe_modules_of(kinds: Iterable[str]) -> frozenset[str]:
-    """The modules that hold experts, among these kinds of names."""
+    """The modules that hold experts or a router, among these kinds of names."""
     found = set()
     for kind in kinds:
         words = kind.split(".")
         for place, word in enumerate(words):
-            if word.startswith("expert") and not word.startswith("expert_bias"):
+            if word == "router" or (word.startswith("expert") and word != "expert_bias"):
                 found.add(".".join(words[:place]))
                 break
     return frozenset(found)
 
 
+def roots_of(kinds: Collection[str]) -> frozenset[str]:
+    """The word that names the whole model: the first one of most kinds of names, modules that only wrap left out."""
+    first: dict[str, int] = {}
+    for kind in kinds:
+        word = next((word for word in kind.lower().split(".") if word not in WRAPPERS), "")
+        first[word] = first.get(word, 0) + 1
+    return frozenset(word for word, number in first.items() if 2 * number > len(kinds))
+
+
 def is_router(kind: str, moe_modules: Collection[str]) -> bool:
     """Does this kind of name belong to a module called `gate` beside experts?"""
-    parent, dot, last = kind.rpartition(".gate.")
-    return bool(dot) and "." not in last and parent in moe_modules
+    parent, dot, _ = kind.rpartition(".gate.")
+    return bool(dot) and parent in moe_modules
 
 
 def layer_of(name: str) -> str:
@@ -220,6 +231,11 @@ def pattern_of(name: str) -> str:
     return ".".join("N" if word.isdecimal() else word for word in name.split("."))
 
 
+def _holds_all_experts(kind: str, moe_modules: Collection[str]) -> bool:
+    module, _, last = kind.removesuffix(".weight").rpartition(".")
+    return last in STACKED_EXPERTS and module in moe_modules
+
+
 def _part_of_word(word: str, rules: tuple[Words, ...]) -> str | None:
     for rule in rules:
         if word in rule.whole or any(piece in word for piece in rule.pieces):
@@ -235,8 +251,6 @@ def _outrank(part: str, words: list[str], place: int) -> str:
     if any("router" in word for word in around):
         return ROUTERS
     if part in (ATTENTION, FEED_FORWARD, STATE_SPACE) and any("expert" in word for word in around):
-        return EXPERTS
-    if part == FEED_FORWARD and "moe" in words[place] and STACKED_EXPERTS & set(words[place + 1 : place + 2]):
         return EXPERTS
     return part
 

@@ -177,7 +177,7 @@ def translate(report: Report, change: Callable[[str], str]) -> Report:
 
 
 def show(value: Value, spec: str = "") -> str:
-    """A value as people read it: "undefined" for NaN, nothing for None."""
+    """A value as people read it: "undefined" for NaN, nothing for None; `.2 %` shows the fraction 0.3102 as 31.02 %."""
     if value is None:
         return ""
     if isinstance(value, bool):
@@ -186,7 +186,7 @@ def show(value: Value, spec: str = "") -> str:
         return "undefined"
     if isinstance(value, str):
         return value
-    text = format(value, spec)
+    text = f"{100 * value:{spec[:-2]}f} %" if spec.endswith(" %") else format(value, spec)
     # A rounded negative zero says nothing that a zero does not.
     return text.removeprefix("-") if text.startswith("-") and not text.strip("-0.,") else text
 

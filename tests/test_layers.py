@@ -14,7 +14,7 @@ import inspect_embed
 PACKAGE = Path(inspect_embed.__file__).parent
 
 ORDER = (
-    "errors", "spelling", "json_text", "numerics", "storage", "encodings", "formats", "families", "parts", "vocabularies",
+    "errors", "spelling", "json_text", "numerics", "storage", "encodings", "formats", "schemes", "families", "parts", "vocabularies",
     "table", "query", "checkpoint", "report", "analyses", "outputs", "cli",
 )  # fmt: skip
 """The layers from top to bottom: a new one is one name in its place."""

@@ -23,6 +23,7 @@ COMMANDS = (
     ("embed", "Token rows + position rows of a text: what the first layer reads."),
     ("similarity", "How alike words are, pair by pair."),
     ("neighbors", "The tokens nearest to a word."),
+    ("params", "The ledger of parameters, and each part's share."),
 )
 """The commands and what each answers; each is a module of this package."""
 
