@@ -250,7 +250,7 @@ WRAPPER_WORDS = frozenset(("module", "_orig_mod", "_fsdp_wrapped_module", "base_
 """Modules that frameworks wrap around a model: they say nothing about it."""
 
 PARAMETER_WORDS = frozenset((
-    "weight", "base_layer", "default", "modules_to_save", "original_module", "original",
+    "weight", "qweight", "weight_packed", "base_layer", "default", "modules_to_save", "original_module", "original",
 ))  # fmt: skip
 """Last words of a name that belong to the tensor, not to its module."""
 
@@ -570,6 +570,12 @@ FAMILIES: tuple[Family, ...] = (
         "modeling_inkling.py: relative logits; the gate's bias is a buffer",
         position_kinds=("relative",),
         buffers=("mlp.gate.bias",),
+    ),
+    Family(
+        "Bigram",
+        ("bigram",),
+        "checkpoints/bigram/README.md: the next token depends on the last one alone",
+        position_kinds=("none",),
     ),
     Family(
         "Kimi Linear",
@@ -1067,7 +1073,7 @@ def _rank_inputs(evidence: _Evidence) -> tuple[list[_Name], list[_Name]]:
         if name in recorded:
             continue
         shape = evidence.shape(name)
-        if len(shape) != 2 or shape[1] < 2:
+        if len(shape) != 2:
             continue
         rank = _LEAF_RANKS.get(name.last_two, _LEAF_RANKS.get(name.leaf))
         codebook = name.leaf not in NUMBERED_LEAVES and numbered[name.path, name.leaf] > 1
@@ -1075,7 +1081,7 @@ def _rank_inputs(evidence: _Evidence) -> tuple[list[_Name], list[_Name]]:
             further.append(name)
             continue
         if rank == _GENERAL_RANK:
-            if name.modules and NOT_A_TOKEN_TABLE.search(name.modules[-1]):
+            if shape[1] < 2 or (name.modules and NOT_A_TOKEN_TABLE.search(name.modules[-1])):
                 continue
             if vocabulary is not None and shape[0] < vocabulary:
                 further.append(name)
@@ -1217,25 +1223,40 @@ def _first_row(evidence: _Evidence, name: _Name, notes: list[str]) -> int:
     rows = shape[-2]
     stated = (_integer(config.get(key)) for config in evidence.config.nested for key in LENGTH_KEYS)
     lengths = {length for length in stated if length is not None}
-    first = _look_up_first_row(evidence, name, rows, lengths)
+    first = _look_up_first_row(evidence, name)
+    if first is None:
+        first = _guess_first_row(rows, lengths)
+        told = ", as their number tells"
+    else:
+        told = ""
     if first:
-        notes.append(f"Position p is row p + {first} of {name.full}: the first rows stand for no position.")
+        notes.append(f"Position p is row p + {first} of {name.full}: the first rows stand for no position{told}.")
     if lengths and not lengths & {rows, rows - first} and len(shape) == 2:
         said = " or ".join(f"{length:,}" for length in sorted(lengths))
         notes.append(f"{name.full} has {rows:,} rows; config.json says {said} positions.")
     return first
 
 
-def _look_up_first_row(evidence: _Evidence, name: _Name, rows: int, lengths: set[int]) -> int:
+def _look_up_first_row(evidence: _Evidence, name: _Name) -> int | None:
+    """The row of the first position as a record has it."""
     if "entity_embeddings" in name.modules:
         return 0
     for family in evidence.families:
         if family.rows_follow_padding:
             padding = evidence.config.first_integer(("pad_token_id",))
-            return (padding if padding is not None and 0 <= padding < rows - 1 else 1) + 1
+            return (padding if padding is not None and 0 <= padding < evidence.shape(name)[-2] - 1 else 1) + 1
         if family.first_used_row is not None:
             return family.first_used_row
-    return 2 if rows not in lengths and rows - 2 in lengths else 0
+    return None
+
+
+def _guess_first_row(rows: int, lengths: set[int]) -> int:
+    """The row of the first position, from the number of rows: lengths are round numbers, and two rows more are reserved."""
+    length = rows - 2
+    if length in lengths:
+        return 2 if rows not in lengths else 0
+    round_number = length >= 64 and length & (length - 1) == 0
+    return 2 if round_number and (not lengths or rows in lengths) else 0
 
 
 def _judge_kinds(
@@ -1334,7 +1355,8 @@ def _find_companions(evidence: _Evidence, best: _Name | None) -> tuple[str, ...]
     if best is None:
         return ()
     module = f"{best.path}{best.leaf}"
-    return tuple(name for leaf in COMPANION_LEAVES if (name := f"{module}.{leaf}") in evidence.tensors)
+    names = (f"{module}.{leaf}" for leaf in COMPANION_LEAVES)
+    return tuple(name for name in names if name in evidence.tensors and name != best.full)
 
 
 # --- buffers -------------------------------------------------------------------------------------------------

@@ -346,11 +346,13 @@ def test_two_rows_come_before_the_first_position_of_opt() -> None:
         ({"model_type": "xlm-roberta", "pad_token_id": 5, "max_position_embeddings": 514}, 6),
         ({"model_type": "camembert"}, 2),
         ({"model_type": "mpnet", "pad_token_id": 7}, 2),
-        ({"model_type": "bert", "pad_token_id": 1}, 0),
+        ({"model_type": "bert", "pad_token_id": 1, "max_position_embeddings": 512, "n_positions": 514}, 0),
         ({"model_type": "of_the_future", "max_position_embeddings": 512}, 2),
-        ({"model_type": "of_the_future", "max_position_embeddings": 514}, 0),
+        ({"model_type": "of_the_future", "max_position_embeddings": 514}, 2),
+        ({"model_type": "of_the_future", "max_position_embeddings": 500}, 0),
+        ({"model_type": "of_the_future", "max_position_embeddings": 514, "n_positions": 512}, 0),
         ({"text_config": {"model_type": "roberta", "pad_token_id": 1}}, 2),
-        ({}, 0),
+        ({}, 2),
     ],
 )
 def test_the_row_of_the_first_position_follows_the_family_the_padding_or_the_shape(config: dict[str, Any], first: int) -> None:
@@ -389,6 +391,9 @@ KINDS: list[tuple[dict[str, Any], tuple[str, ...]]] = [
     ({"model_type": "esm", "position_embedding_type": "rotary"}, ("rotary",)),
     ({"model_type": "ctrl"}, ("sinusoidal",)),
     ({"model_type": "xlnet"}, ("relative",)),
+    ({"model_type": "bigram"}, ("none",)),
+    ({"model_type": "zamba2", "rope_theta": 1e4, "use_mem_rope": True}, ("rotary",)),
+    ({"model_type": "zamba2", "rope_theta": 1e4, "use_mem_rope": False}, ()),
     ({"model_type": "glm5_next_text", "qk_rope_head_dim": 0}, ()),
     ({"model_type": "of_the_future"}, ()),
     ({"model_type": "of_the_future", "vision_config": {"rope_theta": 1e4}, "text_config": {}}, ()),
@@ -509,6 +514,21 @@ def test_the_companions_of_a_quantised_table_are_named(weight: str, companions: 
     found = find_tables(tensors, {"model_type": "llama"})
     assert name_of(found.input) == weight
     assert sorted(found.quantised_companions) == sorted(companions)
+
+
+def test_a_table_packed_under_another_name_is_found_so_that_it_can_be_refused_by_name() -> None:
+    tensors = Headers(
+        {"model.embed_tokens.qweight": ["I32", [6, 4]], "model.embed_tokens.scales": ["F16", [6, 1]]}
+    )
+    found = find_tables(tensors, {"model_type": "llama"})
+    assert name_of(found.input) == "model.embed_tokens.qweight"
+    assert found.quantised_companions == ("model.embed_tokens.scales",)
+
+
+def test_a_table_one_number_wide_is_a_table() -> None:
+    found = find({"wte.weight": (34, 1), "lm_head.weight": (34, 1)}, {"model_type": "bigram"})
+    assert name_of(found.input) == "wte.weight"
+    assert name_of(found.output) == "lm_head.weight"
 
 
 # --- buffers ------------------------------------------------------------------------------------------------------
