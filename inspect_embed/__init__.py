@@ -25,7 +25,9 @@ _PUBLIC = {
     "neighbors": "inspect_embed.analyses.neighbors",
     "open_checkpoint": "inspect_embed.checkpoint",
     "params": "inspect_embed.analyses.params",
+    "positions": "inspect_embed.analyses.positions",
     "similarity": "inspect_embed.analyses.similarity",
+    "sinusoidal_positions": "inspect_embed.analyses.positions",
     "tokens": "inspect_embed.analyses.tokens",
     "vector": "inspect_embed.analyses.vector",
 }
@@ -37,6 +39,7 @@ if TYPE_CHECKING:
     from inspect_embed.analyses.info import info
     from inspect_embed.analyses.neighbors import neighbors
     from inspect_embed.analyses.params import params
+    from inspect_embed.analyses.positions import positions, sinusoidal_positions
     from inspect_embed.analyses.similarity import similarity
     from inspect_embed.analyses.tokens import tokens
     from inspect_embed.analyses.vector import vector

@@ -24,6 +24,7 @@ COMMANDS = (
     ("similarity", "How alike words are, pair by pair."),
     ("neighbors", "The tokens nearest to a word."),
     ("params", "The ledger of parameters, and each part's share."),
+    ("positions", "How alike positions are, by distance and by place; wavelengths; slopes."),
 )
 """The commands and what each answers; each is a module of this package."""
 
