@@ -19,12 +19,13 @@ from inspect_embed.errors import (
     shorten,
 )
 from inspect_embed.families import FoundTables, TableChoice, find_tables
-from inspect_embed.formats import TensorEntry, TensorSet, read_tensors
+from inspect_embed.formats import TensorEntry, TensorSet, list_suffixes, read_tensors
 from inspect_embed.storage.local import LocalFolder
 from inspect_embed.table import EmbeddingTable, PositionLabels, RowLabels, TokenLabels
 from inspect_embed.vocabularies import Vocabulary, open_vocabulary
 
 ROLES = ("input", "output", "position")
+_HINT = "Give a folder, a file with tensors in it, an index of such files, or a hub cache folder."
 _OTHER_MODEL_FILES = (".bin", ".pt", ".pth", ".ckpt", ".gguf", ".npz", ".h5", ".msgpack", ".onnx")
 
 
@@ -55,8 +56,8 @@ def shape_text(shape: tuple[int, ...]) -> str:
 class Checkpoint:
     """A saved model, opened.
 
-    `location` is the path as given, `family` the architecture's name, `config` the content of config.json
-    ({} where there is none), `tensors` every tensor's entry by name. `warnings` say what is wrong with the
+    `location` is the path as given, `family` the architecture's name, `config` what the files say of the model, in
+    the words of config.json ({} where nothing does), `tensors` every tensor's entry by name. `warnings` say what is wrong with the
     files, `notes` what is worth knowing.
     """
 
@@ -76,7 +77,8 @@ class Checkpoint:
         self.notes = [*notes, *tensors.notes]
         self._tokenizer = tokenizer
         self._tables: dict[tuple[str, str | None], EmbeddingTable] = {}
-        self.config: Mapping[str, Any] = self._read_json("config.json")
+        # What a file says of itself goes before a config that lies beside it.
+        self.config: Mapping[str, Any] = tensors.config or self._read_json("config.json")
 
     def __repr__(self) -> str:
         """Location, family and number of tensors."""
@@ -95,7 +97,7 @@ class Checkpoint:
     @cached_property
     def vocabulary(self) -> Vocabulary | None:
         """What the rows of the token table mean; None where no tokenizer can be read."""
-        return open_vocabulary(self.folder, self._tokenizer)
+        return open_vocabulary(self.folder, self._tokenizer, self.tensors.vocabulary_file)
 
     @property
     def token_labels(self) -> TokenLabels:
@@ -234,7 +236,7 @@ def open_checkpoint(
 ) -> Checkpoint:
     """What is in this checkpoint?
 
-    `path`: a folder, a .safetensors file, an index file, or a hub cache folder (models--org--name).
+    `path`: a folder, a file with tensors in it, an index of such files, or a hub cache folder (models--org--name).
     `tokenizer`: a tokenizer file, or a folder that holds one, in place of the checkpoint's own. With
     `allow_partial`, tensors that lie wholly inside a file that is cut short can be read.
 
@@ -266,7 +268,7 @@ def _locate(path: Path, location: str) -> tuple[LocalFolder, str | None, tuple[s
         raise NotACheckpointError(
             f"{location} is a link to a file that is not there.", "Fetch the file again."
         )
-    hint = "Give a folder, a .safetensors file, an index file or a hub cache folder."
+    hint = _HINT
     if location.count("/") == 1 and not location.startswith((".", "/", "~")):
         cached = _hub_cache() / f"models--{location.replace('/', '--')}"
         hint = (
@@ -302,20 +304,21 @@ def _choose_snapshot(path: Path) -> Path:
 
 
 def _not_readable(location: str, folder: LocalFolder, chosen: str | None) -> NotACheckpointError:
+    suffixes = list_suffixes()
+    known = f"{', '.join(suffixes[:-1])} or {suffixes[-1]}"
     if chosen is not None:
-        return NotACheckpointError(
-            f"{location} is no .safetensors file and no index of one.",
-            "Give a folder, a .safetensors file, an index file or a hub cache folder.",
-        )
+        return NotACheckpointError(f"{location} is no {known} file, and no index of one.", _HINT)
     names = folder.names()
     others = [name for name in names if name.endswith(_OTHER_MODEL_FILES)]
     below = sorted(
-        entry.name for entry in folder.path.iterdir() if entry.is_dir() and any(entry.glob("*.safetensors"))
+        entry.name
+        for entry in folder.path.iterdir()
+        if entry.is_dir() and any(file.name.endswith(suffixes) for file in entry.iterdir())
     )
     if below:
         hint = f"There are some below it: {shorten(f'{location}/{name}' for name in below)}."
     elif others:
-        hint = f"It holds {shorten(others)}; only safetensors can be read so far."
+        hint = f"It holds {shorten(others)}, which cannot be read."
     else:
         hint = f"It holds {shorten(names)}." if names else "It is empty."
-    return NotACheckpointError(f"{location} holds no .safetensors file.", hint)
+    return NotACheckpointError(f"{location} holds no {known} file.", hint)

@@ -1,13 +1,14 @@
 """Which tensors a checkpoint holds: one file a format.
 
-A format offers `NAME`, `claims` (is this folder, or the file chosen in it, mine?) and `read_tensors`,
-which reads headers only and gives a `TensorSet`.
+A format offers `NAME`, `SUFFIXES` (how its files are called), `claims` (is this folder, or the file chosen in it,
+mine by its name?), `recognizes` (do these first bytes begin one of my files?) and `read_tensors`, which reads headers
+only and gives a `TensorSet`.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from importlib import import_module
 from typing import Any, Protocol, cast
@@ -15,7 +16,7 @@ from typing import Any, Protocol, cast
 from inspect_embed.encodings import Encoding
 from inspect_embed.storage import Folder
 
-FORMATS = ("safetensors",)
+FORMATS = ("safetensors", "gguf")
 """The modules of this package, one a format, in the order in which they are asked."""
 
 
@@ -78,16 +79,31 @@ class TensorSet(Protocol):
         ...
 
     @property
+    def config(self) -> Mapping[str, Any]:
+        """What the files themselves say of the model, in the words of config.json; empty where they say nothing."""
+        ...
+
+    @property
+    def vocabulary_file(self) -> str | None:
+        """The file among them that holds the vocabulary too; None in formats that hold tensors alone."""
+        ...
+
+    @property
+    def aliases(self) -> Mapping[str, str]:
+        """Further names under which a tensor is stored, and the name by which it is listed."""
+        ...
+
+    @property
     def stated(self) -> Mapping[str, Any]:
         """What an index states about the whole, as it was written: to be checked, never to be used."""
         ...
 
     def __getitem__(self, name: str) -> TensorEntry:
-        """The entry of this tensor; KeyError where there is none."""
+        """The entry of this tensor, under any of its names; KeyError where there is none."""
         ...
 
     def __contains__(self, name: object) -> bool:
-        """Whether there is such a tensor."""
+        """Whether there is such a tensor, under any of its names."""
         ...
 
     def __len__(self) -> int:
@@ -114,15 +130,59 @@ class TensorSet(Protocol):
         ...
 
     def read(self, entry: TensorEntry, start: int, stop: int) -> memoryview:
-        """Bytes start to stop of a tensor, counted from its first byte; DamagedFileError where they are not there."""
+        """Bytes start to stop of a tensor, row by row, counted from its first byte.
+
+        A view of the file where its rows lie there in one run, else a copy. DamagedFileError where they are not there.
+        """
         ...
 
 
+class _Format(Protocol):
+    """What a module of this package offers."""
+
+    NAME: str
+    SUFFIXES: tuple[str, ...]
+
+    def claims(self, names: Iterable[str], chosen: str | None) -> bool:
+        """Is this folder, or the file chosen in it, in this format by its name?"""
+        ...
+
+    def recognizes(self, start: bytes) -> bool:
+        """Do these first bytes begin a file of this format?"""
+        ...
+
+    def read_tensors(self, folder: Folder, chosen: str | None, allow_partial: bool) -> TensorSet:
+        """The tensors in this folder, or in the file chosen in it."""
+        ...
+
+
+def _formats() -> Iterator[_Format]:
+    """Each format when it is asked: the later ones are not loaded where an earlier one knows the files."""
+    return (cast(_Format, import_module(f"{__name__}.{module}")) for module in FORMATS)
+
+
 def read_tensors(folder: Folder, chosen: str | None = None, allow_partial: bool = False) -> TensorSet | None:
-    """Which tensors does this folder, or the file chosen in it, hold? None where no format knows it."""
+    """Which tensors does this folder, or the file chosen in it, hold? None where no format knows it.
+
+    A chosen file whose name says nothing is known by its first bytes.
+    """
     names = folder.names()
-    for name in FORMATS:
-        module = import_module(f"{__name__}.{name}")
-        if module.claims(names, chosen):
-            return cast(TensorSet, module.read_tensors(folder, chosen, allow_partial))
+    for reader in _formats():
+        if reader.claims(names, chosen):
+            return reader.read_tensors(folder, chosen, allow_partial)
+    if chosen is None:
+        return None
+    source = folder.open(chosen)
+    try:
+        start = bytes(source.read(0, 64))
+    finally:
+        source.close()
+    for reader in _formats():
+        if reader.recognizes(start):
+            return reader.read_tensors(folder, chosen, allow_partial)
     return None
+
+
+def list_suffixes() -> tuple[str, ...]:
+    """How are the files called that can be read?"""
+    return tuple(suffix for reader in _formats() for suffix in reader.SUFFIXES)

@@ -1,6 +1,6 @@
 """What do the rows of a token table mean? One file a vocabulary format.
 
-A format offers `NAME`, `FILES` (the names it goes by in a folder), `claims` (are these bytes mine, whatever their
+A format offers `NAME`, `FILES` (the names it goes by in a folder; none where it lies inside a model's file), `claims` (are these bytes mine, whatever their
 file is called?) and `read`, which gives a `Vocabulary`. Ids and tokens come from the file itself; the `tokenizers`
 library is loaded only where a text is to be cut.
 """
@@ -47,7 +47,7 @@ from inspect_embed.vocabularies._library import Refusal, cut, make_plain, normal
 if TYPE_CHECKING:
     from tokenizers import Tokenizer
 
-VOCABULARIES = ("tokenizer_json", "vocab_files")
+VOCABULARIES = ("gguf", "tokenizer_json", "vocab_files")
 """The modules of this package, one a format, in order of preference."""
 
 NO_TOKEN = "no token"
@@ -118,6 +118,7 @@ class Vocabulary:
         unknown: str | int | None = None,
         make_cutter: Callable[[], Tokenizer] | str = "",
         prepends_space: bool = False,
+        unused: Iterable[int] = (),
         notes: Iterable[str] = (),
     ) -> None:
         """Take what a reader found.
@@ -125,7 +126,7 @@ class Vocabulary:
         `entries` are the trained tokens: ids by token, or tokens in the order of their ids. `unknown` is the token,
         or its id, that stands for what cannot be spelled. `make_cutter` makes the library's tokenizer, or says why
         there is none. `prepends_space` says that the tokenizer itself puts a space before a text, even where there is
-        one.
+        one. `unused` are ids that the file itself calls so.
         """
         self.source = source
         self.model = model
@@ -147,6 +148,7 @@ class Vocabulary:
         self._unknown = self._ids_of_raw(unknown) if isinstance(unknown, str) else [unknown]
         self._make_cutter = make_cutter
         self._prepends_space = prepends_space
+        self._unused = frozenset(unused)
         if not self._ids and not self._added:
             raise DamagedFileError(
                 f"{source} holds no token.", "Name another tokenizer with --tokenizer PATH."
@@ -303,7 +305,7 @@ class Vocabulary:
         return raw, added is not None and added.special and added.content == raw
 
     def _kind(self, id_: int, raw: str) -> TokenKind:
-        if _UNUSED.fullmatch(raw):
+        if id_ in self._unused or _UNUSED.fullmatch(raw):
             return "unused"
         added = self._added.get(id_)
         if added is not None and added.content == raw:
@@ -572,17 +574,27 @@ def _readers() -> list[_Reader]:
     return [cast(_Reader, importlib.import_module(f"{__name__}.{module}")) for module in VOCABULARIES]
 
 
-def open_vocabulary(folder: Folder, tokenizer: str | os.PathLike[str] | None = None) -> Vocabulary | None:
+def open_vocabulary(
+    folder: Folder, tokenizer: str | os.PathLike[str] | None = None, model_file: str | None = None
+) -> Vocabulary | None:
     """Which vocabulary does this checkpoint use?
 
-    `tokenizer`, a file or a folder that holds one, takes the place of the checkpoint's own. None where the
-    folder has none that can be read (`explain_absence` says why); NotACheckpointError where `tokenizer` has none. A file
+    `tokenizer`, a file or a folder that holds one, takes the place of the checkpoint's own. `model_file` is a file of
+    the model that holds a vocabulary too, which goes before the files beside it. None where the folder has none that can be read (`explain_absence` says why); NotACheckpointError where `tokenizer` has none. A file
     that is damaged gives way to the next, with a note; DamagedFileError where there is no next.
     """
     if tokenizer is not None:
         return _open_path(Path(tokenizer))
     names = set(folder.names())
     failures: list[InspectEmbedError] = []
+    if model_file is not None:
+        try:
+            inside = _read_model_file(folder, model_file)
+        except DamagedFileError as error:
+            failures.append(error)
+        else:
+            if inside is not None:
+                return inside
     for reader in _readers():
         for name in reader.FILES:
             if name not in names:
@@ -596,6 +608,19 @@ def open_vocabulary(folder: Folder, tokenizer: str | os.PathLike[str] | None = N
             return vocabulary
     if failures:
         raise failures[0]
+    return None
+
+
+def _read_model_file(folder: Folder, name: str) -> Vocabulary | None:
+    """The vocabulary inside a model's file; None where no reader knows the file by its first bytes."""
+    source = folder.open(name)
+    try:
+        start = bytes(source.read(0, 64))
+    finally:
+        source.close()
+    for reader in _readers():
+        if not reader.FILES and reader.claims(name, start):
+            return reader.read(folder, name)
     return None
 
 
@@ -618,7 +643,7 @@ def _unread_kind(name: str) -> str:
 
 
 def _open_path(path: Path) -> Vocabulary:
-    hint = "--tokenizer takes a tokenizer.json, vocab.json or vocab.txt, or a folder that holds one."
+    hint = "--tokenizer takes a tokenizer.json, vocab.json, vocab.txt or .gguf file, or a folder that holds one."
     if path.is_dir():
         folder = LocalFolder(path)
         vocabulary = open_vocabulary(folder)
@@ -630,6 +655,9 @@ def _open_path(path: Path) -> Vocabulary:
     if _unread_kind(path.name):
         raise NotACheckpointError(f"{path} is {_unread_kind(path.name)}, which cannot be read here.", hint)
     folder = LocalFolder(path.parent)
+    inside = _read_model_file(folder, path.name)
+    if inside is not None:
+        return inside
     data = read_text(folder, path.name).encode()
     for reader in _readers():
         if reader.claims(path.name, data):
