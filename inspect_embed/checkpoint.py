@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from inspect_embed.errors import (
     AmbiguousTableError,
@@ -21,8 +21,10 @@ from inspect_embed.errors import (
 from inspect_embed.families import FoundTables, TableChoice, find_tables
 from inspect_embed.formats import TensorEntry, TensorSet, list_suffixes, read_tensors
 from inspect_embed.storage.local import LocalFolder
-from inspect_embed.table import EmbeddingTable, PositionLabels, RowLabels, TokenLabels
-from inspect_embed.vocabularies import Vocabulary, open_vocabulary
+
+if TYPE_CHECKING:
+    from inspect_embed.table import EmbeddingTable, RowLabels, TokenLabels
+    from inspect_embed.vocabularies import Vocabulary
 
 ROLES = ("input", "output", "position")
 _HINT = "Give a folder, a file with tensors in it, an index of such files, or a hub cache folder."
@@ -97,11 +99,15 @@ class Checkpoint:
     @cached_property
     def vocabulary(self) -> Vocabulary | None:
         """What the rows of the token table mean; None where no tokenizer can be read."""
+        from inspect_embed.vocabularies import open_vocabulary
+
         return open_vocabulary(self.folder, self._tokenizer, self.tensors.vocabulary_file)
 
     @property
     def token_labels(self) -> TokenLabels:
         """Rows of token tables, by name."""
+        from inspect_embed.table import TokenLabels
+
         return TokenLabels(self.vocabulary)
 
     def table(self, role: str = "input", tensor: str | None = None) -> EmbeddingTable:
@@ -178,6 +184,8 @@ class Checkpoint:
         )
 
     def _open_table(self, role: str, entry: TensorEntry) -> EmbeddingTable:
+        from inspect_embed.table import EmbeddingTable, PositionLabels, TokenLabels
+
         labels: RowLabels = TokenLabels(self.vocabulary)
         if role == "position":
             first = next((c.first_used_row for c in self.found.positions if c.entry == entry), 0)

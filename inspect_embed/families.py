@@ -16,8 +16,7 @@ import math
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 if TYPE_CHECKING:
     from inspect_embed.formats import TensorEntry, TensorSet
@@ -29,8 +28,7 @@ PositionKind = Literal["learned", "sinusoidal", "rotary", "alibi", "relative", "
 # --- what is answered ----------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
-class Family:
+class Family(NamedTuple):
     """How a family of models departs from the rules.
 
     Names of tensors are tails: `wte` stands for every name that ends in `wte` or `wte.weight`.
@@ -76,8 +74,7 @@ class Family:
     """Tensors that are parameters here though they are buffers by the rules."""
 
 
-@dataclass(frozen=True, slots=True)
-class TableChoice:
+class TableChoice(NamedTuple):
     """A tensor and the part it plays.
 
     `first_used_row` is the row of the first position, and 0 for other roles; `kind` tells for position tables
@@ -90,8 +87,7 @@ class TableChoice:
     kind: Literal["learned", "sinusoidal"] = "learned"
 
 
-@dataclass(frozen=True, slots=True)
-class FoundTables:
+class FoundTables(NamedTuple):
     """The tables of a checkpoint.
 
     `tied` is True where the model has an output head and the file has none of its own, False where the file has
@@ -117,8 +113,7 @@ class FoundTables:
     notes: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class Buffer:
+class Buffer(NamedTuple):
     """A tensor in the file that is no parameter, and why."""
 
     entry: TensorEntry
@@ -773,14 +768,13 @@ _TAIL = 24
 _DIGITS = "0123456789"
 
 
-@dataclass(frozen=True, slots=True)
-class _Name:
+class _Name(NamedTuple):
     """A tensor's name, taken apart: `h.0.attn.bias` is the leaf `bias` in the modules `h`, `0`, `attn`."""
 
     full: str
     modules: tuple[str, ...]
     leaf: str
-    index: int | None
+    number: int | None
     """The number behind the leaf, as in `embed_tokens.0.weight`."""
 
     @property
@@ -891,8 +885,7 @@ def _number(value: object) -> float | None:
     return number if math.isfinite(number) else None
 
 
-@dataclass(frozen=True, slots=True)
-class _Config:
+class _Config(NamedTuple):
     """What a config says, whatever it holds."""
 
     nested: tuple[Mapping[str, Any], ...]
@@ -967,8 +960,7 @@ def _applicable(config: _Config, names: list[str]) -> tuple[Family, ...]:
 # --- tables --------------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
-class _Evidence:
+class _Evidence(NamedTuple):
     """All that a question about tables is answered from."""
 
     tensors: TensorSet
@@ -1068,7 +1060,7 @@ def _rank_inputs(evidence: _Evidence) -> tuple[list[_Name], list[_Name]]:
     recorded = [name for name in evidence.with_tail(tails) if len(evidence.shape(name)) == 2]
     ranked: list[tuple[tuple[bool, bool, int, bool, int], _Name]] = []
     further: list[_Name] = []
-    numbered = Counter((name.path, name.leaf) for name in evidence.with_leaf(_LEAF_RANKS) if name.index is not None)
+    numbered = Counter((name.path, name.leaf) for name in evidence.with_leaf(_LEAF_RANKS) if name.number is not None)
     for name in evidence.with_leaf((*_LEAF_RANKS, *FURTHER_LEAVES)):
         if name in recorded:
             continue
@@ -1086,7 +1078,7 @@ def _rank_inputs(evidence: _Evidence) -> tuple[list[_Name], list[_Name]]:
             if vocabulary is not None and shape[0] < vocabulary:
                 further.append(name)
                 continue
-        ranked.append(((name.in_layer, bool(name.index), rank, shape[0] != vocabulary, _depth(name)), name))
+        ranked.append(((name.in_layer, bool(name.number), rank, shape[0] != vocabulary, _depth(name)), name))
     ranked.sort(key=lambda pair: pair[0])
     inputs = recorded + [name for _, name in ranked]
     if not inputs and len(evidence.names) <= 3:
@@ -1111,7 +1103,7 @@ def _equally_good(evidence: _Evidence, inputs: list[_Name]) -> tuple[TensorEntry
     same = [
         name
         for name in inputs
-        if name.leaf == best.leaf and name.in_layer == best.in_layer and bool(name.index) == bool(best.index)
+        if name.leaf == best.leaf and name.in_layer == best.in_layer and bool(name.number) == bool(best.number)
     ]
     return tuple(evidence.tensors[name.full] for name in same) if len(same) > 1 else ()
 
@@ -1362,8 +1354,7 @@ def _find_companions(evidence: _Evidence, best: _Name | None) -> tuple[str, ...]
 # --- buffers -------------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
-class JudgedBuffers:
+class JudgedBuffers(NamedTuple):
     """The tensors that are no parameters, and what the judgement hangs on."""
 
     buffers: tuple[Buffer, ...]

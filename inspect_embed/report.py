@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, fields, is_dataclass, replace
-from html import escape
 from typing import Any
 
 Value = str | int | float | bool | None
@@ -192,6 +191,8 @@ def show(value: Value, spec: str = "") -> str:
 
 
 def _html(report: Report) -> Iterator[str]:
+    from html import escape
+
     yield f"<h4>{escape(report.title)}</h4>"
     for block in report.blocks:
         if isinstance(block, Note):

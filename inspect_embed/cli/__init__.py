@@ -113,9 +113,12 @@ def main() -> None:
     """The program."""
     # A short-lived process that parses much JSON: collecting cycles would only take time.
     gc.disable()
-    from inspect_embed.spelling import recover
+    arguments = sys.argv[1:]
+    if not all(map(str.isascii, arguments)):
+        from inspect_embed.spelling import recover
 
-    sys.exit(run([recover(argument) for argument in sys.argv[1:]]))
+        arguments = [recover(argument) for argument in arguments]
+    sys.exit(run(arguments))
 
 
 def _prepare_streams() -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import sys
-import tempfile
 from collections.abc import Callable, Iterable
 from importlib import import_module
 from pathlib import Path
@@ -120,6 +119,8 @@ def write_answer(
 
 def write_file(path: Path, content: bytes) -> None:
     """Write beside the file, then rename: what was there is replaced as a whole, or not at all."""
+    import tempfile
+
     if path.is_dir():
         raise OutputError(f"{path} is a folder.", "Give the name of a file.")
     try:

@@ -32,6 +32,10 @@ STEM_SUFFIXES = ("_blocks", "_packed")
 """Ends of names of packed weights that are no module: `down_proj_blocks` beside `down_proj_scales`."""
 
 
+INTEGERS = ("I8", "U8", "I16", "U16", "I32", "U32", "I64", "U64")
+"""Encodings of whole numbers."""
+
+
 class Packing(NamedTuple):
     """What is packed in a checkpoint.
 
@@ -101,7 +105,7 @@ def module_path(name: str) -> str:
 
 
 def _is_integer(entry: TensorEntry) -> bool:
-    return entry.encoding.name.startswith(("I", "U"))
+    return entry.encoding.name in INTEGERS
 
 
 def _is_weight(entry: TensorEntry) -> bool:
