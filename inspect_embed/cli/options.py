@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 import os
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -71,6 +72,24 @@ def open_ckpt(path: str, tokenizer: str | None, allow_partial: bool) -> Checkpoi
     from inspect_embed.checkpoint import open_checkpoint
 
     return open_checkpoint(path, tokenizer, allow_partial)
+
+
+@contextmanager
+def show_progress(what: str) -> Iterator[Callable[[int, int], None]]:
+    """Tell on stderr how far a long question is; says nothing where nobody watches."""
+    watched = sys.stderr is not None and sys.stderr.isatty()
+
+    def tell(done: int, total: int) -> None:
+        if watched:
+            sys.stderr.write(f"\r{what}: {done:,} of {total:,}")
+            sys.stderr.flush()
+
+    try:
+        yield tell
+    finally:
+        if watched:
+            sys.stderr.write("\r\x1b[K")
+            sys.stderr.flush()
 
 
 def read_words(words: Iterable[str], words_file: str | None) -> list[str]:
