@@ -33,6 +33,7 @@ class Headers:
     format = "headers"
     files = missing_files = warnings = notes = ()
     metadata: dict[str, str] = {}  # noqa: RUF012
+    aliases: dict[str, str] = {}  # noqa: RUF012
 
     def __init__(self, tensors: dict[str, list[Any]]) -> None:
         self._tensors = tensors
@@ -72,7 +73,9 @@ def judge(architecture: dict[str, Any]) -> dict[str, tuple[Any, Any]]:
     tensors = Headers(architecture["tensors"])
     truth = architecture["truth"]
     found: FoundTables = find_tables(tensors, architecture["config"])
-    buffers = {buffer.entry.name: buffer.entry.n_elements for buffer in find_buffers(tensors, architecture["config"])}
+    buffers = {
+        buffer.entry.name: buffer.entry.n_elements for buffer in find_buffers(tensors, architecture["config"])
+    }
     elements = sum(math.prod(shape) for _, shape in architecture["tensors"].values())
     listed = {entry.name for entry in found.candidates}
     return {
@@ -84,7 +87,10 @@ def judge(architecture: dict[str, Any]) -> dict[str, tuple[Any, Any]]:
         "other tables listed": (listed & set(truth["other_token_tables"]), set(truth["other_token_tables"])),
         "position tables": (
             {(t.entry.name, t.entry.shape, t.kind == "learned", t.first_used_row) for t in found.positions},
-            {(t["name"], tuple(t["shape"]), t["learned"], t["first_used_row"]) for t in truth["position_tables"]},
+            {
+                (t["name"], tuple(t["shape"]), t["learned"], t["first_used_row"])
+                for t in truth["position_tables"]
+            },
         ),
         "position kinds": (list(found.position_kinds), truth["position_kinds"]),
     }

@@ -16,7 +16,7 @@ from typing import Any, Protocol, cast
 from inspect_embed.encodings import Encoding
 from inspect_embed.storage import Folder
 
-FORMATS = ("safetensors", "gguf")
+FORMATS = ("safetensors", "gguf", "torch_zip")
 """The modules of this package, one a format, in the order in which they are asked."""
 
 
