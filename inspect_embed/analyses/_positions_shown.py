@@ -264,11 +264,13 @@ def _describe_rotary(found: Positions) -> Iterator[Block]:
         yield Facts(tuple(facts), _name_layers(part))
         columns = [Column("pair", "d"), Column("radians a position", ".6g"), Column("wavelength", ",.10g")]
         if part.context is not None:
-            columns.append(Column("turns over the context", ",.4g"))
+            columns.append(Column("turns over the context", ",.10g"))
         lines: list[tuple[Value, ...]] = []
         for i in _some(len(part.frequencies)):
             line: tuple[Value, ...] = (i, part.frequencies[i], _readable(part.wavelengths[i]))
-            lines.append(line if part.context is None else (*line, part.context / part.wavelengths[i]))
+            lines.append(
+                line if part.context is None else (*line, _readable(part.context / part.wavelengths[i]))
+            )
         yield Grid(tuple(columns), lines, "Wavelengths, in positions")
 
 
@@ -325,9 +327,11 @@ def _some(n: int) -> list[int]:
     return [*range(0, n - 1, step), n - 1]
 
 
-def _readable(wavelength: float) -> float:
-    """Below ten with one decimal, above in whole positions: what matters of a wavelength."""
-    return round(wavelength, 1 if wavelength < 10 else None) if math.isfinite(wavelength) else wavelength
+def _readable(number: float) -> float:
+    """Two digits below ten, whole numbers above: what matters of a wavelength."""
+    if not math.isfinite(number):
+        return number
+    return float(f"{number:.2g}") if number < 10 else round(number)
 
 
 # --- the sheet -----------------------------------------------------------------------------------------------

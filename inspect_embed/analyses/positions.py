@@ -756,9 +756,10 @@ def _measure_sinusoids(table: Rows, first: int, made: Sinusoids, chosen: Sequenc
 
 
 def _read_rotary(configs: Sequence[Mapping[str, Any]]) -> tuple[tuple[RotaryLayers, ...], tuple[str, ...]]:
-    from inspect_embed.numerics.rotary_config import read_ropes
+    from inspect_embed.numerics.rotary_config import read_ropes, whole
 
-    ropes, notes = read_ropes(configs)
+    ropes, said = read_ropes(configs)
+    notes = list(said)
     found: list[RotaryLayers] = []
     for rope in ropes:
         original = rope.scaling.original
@@ -767,7 +768,11 @@ def _read_rotary(configs: Sequence[Mapping[str, Any]]) -> tuple[tuple[RotaryLaye
             found.append(_measure_rope(rope, f"beyond {original:,.0f}", int(original) + 1))
         else:
             found.append(_measure_rope(rope, "all", None))
-    return tuple(found), notes
+        windows = (whole(config.get("sliding_window")) for config in configs)
+        window = next((n for n in windows if n is not None), None)
+        if rope.layers == "sliding_attention" and window is not None:
+            notes.append(f"Layers of the kind sliding_attention look back over {window:,} positions only.")
+    return tuple(found), tuple(notes)
 
 
 def _measure_rope(rope: Rope, lengths: str, length: int | None) -> RotaryLayers:
@@ -821,7 +826,7 @@ def _read_biases(
 ) -> tuple[tuple[RelativeBias, ...], tuple[str, ...]]:
     """The first relative bias of each stack of layers; a note on the others."""
     stacks = {_is_decoder(name): name for name in reversed(names)}
-    chosen = [name for name in names if name in stacks.values()]
+    chosen = sorted(stacks.values(), key=_is_decoder)
     found: list[RelativeBias] = []
     notes: list[str] = []
     for name in chosen:

@@ -127,7 +127,11 @@ def command(
 def _with_view(report: Report, view: str, checkpoint: str | None, output: str | None) -> Report:
     """The report with one figure, that of the view."""
     if view not in report.figures:
-        there = f"It has {', '.join(report.figures)}." if report.figures else ""
+        there = (
+            f"There is a figure of: {', '.join(report.figures)}."
+            if report.figures
+            else "There is nothing to draw."
+        )
         if view in _OF_A_TABLE and report.result.rows is None:
             from inspect_embed.analyses.positions import say_no_table
 

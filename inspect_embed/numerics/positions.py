@@ -25,12 +25,12 @@ Layout = Literal["interleaved", "halves"]
 EXACT_ROWS = 2048
 """Up to so many rows every pair is compared; beyond, pairs are drawn."""
 DRAWN_DISTANCES = 128
-"""Distances that are looked at where pairs are drawn."""
+"""Distances that are looked at where pairs are drawn, powers of two besides."""
 DRAWN_PAIRS = 256
 """Pairs that are drawn at each of them."""
 _LARGEST_MISFIT = 0.02
 _LARGEST_DRIFT = 0.05
-_CROSS_PRODUCTS = 1 << 33
+_CROSS_PRODUCTS = 1 << 34
 
 
 # --- sinusoids -----------------------------------------------------------------------------------------------
@@ -237,7 +237,7 @@ def curve_by_distance(table: Rows, first_row: int = 0, seed: int = 0) -> Curve:
     """How alike are rows by their distance?
 
     The rows from `first_row` on. Up to EXACT_ROWS of them every pair at every distance; of longer tables
-    DRAWN_PAIRS pairs, drawn at random, at each of some DRAWN_DISTANCES distances, so that memory is bounded by those
+    DRAWN_PAIRS pairs, drawn at random, at each of about DRAWN_DISTANCES distances, so that memory is bounded by those
     pairs. Rows without a direction are left out. Percentiles are interpolated linearly.
     """
     n = table.n_rows - first_row
@@ -261,7 +261,8 @@ def _whole_curve(U: Float64s, rng: np.random.Generator) -> Curve:
 def _drawn_curve(table: Rows, first_row: int, n: int, rng: np.random.Generator) -> Curve:
     near = np.arange(1, DRAWN_DISTANCES // 2 + 1)
     far = np.geomspace(near[-1], n - 1, DRAWN_DISTANCES // 2 + 1).round().astype(np.int64)
-    distances = np.unique(np.concatenate([near, far]))
+    doubled = 1 << np.arange((n - 1).bit_length())
+    distances = np.unique(np.concatenate([near, far, doubled]))
     rows: list[tuple[float, float, float, int]] = []
     for t in distances.tolist():
         starts = np.sort(rng.choice(n - t, min(DRAWN_PAIRS, n - t), replace=False)) + first_row
