@@ -21,6 +21,7 @@ _PUBLIC = {
     "EmbeddingTable": "inspect_embed.table",
     "InspectEmbedError": "inspect_embed.errors",
     "embed": "inspect_embed.analyses.embed",
+    "health": "inspect_embed.analyses.health",
     "info": "inspect_embed.analyses.info",
     "neighbors": "inspect_embed.analyses.neighbors",
     "open_checkpoint": "inspect_embed.checkpoint",
@@ -36,6 +37,7 @@ __all__ = sorted(_PUBLIC)
 
 if TYPE_CHECKING:
     from inspect_embed.analyses.embed import embed
+    from inspect_embed.analyses.health import health
     from inspect_embed.analyses.info import info
     from inspect_embed.analyses.neighbors import neighbors
     from inspect_embed.analyses.params import params

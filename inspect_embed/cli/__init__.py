@@ -25,6 +25,7 @@ COMMANDS = (
     ("neighbors", "The tokens nearest to a word."),
     ("params", "The ledger of parameters, and each part's share."),
     ("positions", "How alike positions are, by distance and by place; wavelengths; slopes."),
+    ("health", "Rows that are zero, broken, doubled, hardly trained; the shape of the whole."),
 )
 """The commands and what each answers; each is a module of this package."""
 

@@ -1,0 +1,956 @@
+"""What is wrong in a table: broken rows, doubled rows, rows that training hardly touched, the shape of the whole."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import TYPE_CHECKING
+
+from inspect_embed.checkpoint import Checkpoint, TableFacts
+from inspect_embed.errors import AnalysisError, TableError, shorten
+from inspect_embed.report import (
+    Block,
+    Column,
+    Fact,
+    Facts,
+    Grid,
+    Lines,
+    Note,
+    Report,
+    Result,
+    Series,
+)
+from inspect_embed.table import EmbeddingTable, TokenLabels
+from inspect_embed.vocabularies import NO_TOKEN, Vocabulary
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    Bools = NDArray[np.bool_]
+    Float64s = NDArray[np.float64]
+
+FINDINGS = {
+    "zero": "all zeros: no direction, nobody's neighbour",
+    "not finite": "holds a number that is not finite",
+    "equal": "equal to another row",
+    "nearly equal": "differs from another row by no more than 1 % of its length",
+    "without a token": "no token names the row",
+    "without a row": "the table ends before the token",
+    "short": "far shorter than the rest",
+    "long": "far longer than the rest",
+    "hardly trained": "looks like the rows known to be unused",
+    "hub": "a neighbour of more than ten times as many tokens as the average",
+}
+"""What can be found, and what it means."""
+
+NEIGHBORS = 10
+"""Hubs are counted among so many neighbours of each token."""
+HUB_FACTOR = 10
+TELLS = 0.9
+"""An indicator tells the unused rows from others where so many pairs of one and the other are in the right order."""
+SUSPECT_SHARE = 0.02
+"""No more than this share of the other tokens is suspected, as in the paper's verification."""
+SHOWN = 10
+_BINS = 60
+
+MODEL_KINDS = {
+    "tied": ("the output head is the input table", ("distance", "length")),
+    "untied": ("input and output tables of their own", ("length", "distance")),
+    "single": ("the file holds no output table", ("distance", "length")),
+}
+"""By the model's kind: what it means, and which indicator is asked first (Land & Bartolo 2024, section 2.2)."""
+
+INDICATORS = {
+    "distance": "1 - cosine with the mean of the rows known to be unused, the first principal component taken away",
+    "length": "length of the row",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """A row and the token that names it."""
+
+    id: int
+    token: str
+
+
+@dataclass(frozen=True, slots=True)
+class OddLength:
+    """A row that is far shorter or longer than the rest."""
+
+    id: int
+    token: str
+    length: float
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """How many rows are odd in one way (see FINDINGS), and which; `threshold` where there is one."""
+
+    kind: str
+    n: int
+    rows: tuple[Row, ...]
+    threshold: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Lengths:
+    """How long the rows of tokens are: quartiles, the fences beyond which a row is far out, a histogram."""
+
+    least: float
+    first_quartile: float
+    median: float
+    third_quartile: float
+    largest: float
+    shorter_than: float
+    longer_than: float
+    short: tuple[OddLength, ...]
+    long: tuple[OddLength, ...]
+    bin_edges: tuple[float, ...]
+    bin_counts: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Indicator:
+    """A number that is small for rows hardly trained, and how well it tells the rows known to be unused.
+
+    `separation`: the share of pairs of an unused and another row in which the unused one has the smaller value; an
+    unused row has no part in the mean that it is compared with. None where no unused row is known.
+    """
+
+    name: str
+    meaning: str
+    table: str
+    separation: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class Unused:
+    """Rows known to be unused, of one sort."""
+
+    sort: str
+    n: int
+    first: tuple[Row, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """A token that may be hardly trained.
+
+    `value`: the chosen indicator. `percentile`: 100 x the share of tokens whose value is smaller. `other`: the
+    other indicator. `reach`: "text", "unreachable", "partial UTF-8", "special", or None where it is not known.
+    `reference`: it is one of the rows known to be unused.
+    """
+
+    place: int
+    id: int
+    token: str
+    value: float
+    percentile: float
+    other: float | None
+    reach: str | None
+    reference: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Undertrained:
+    """Tokens in the order of the chosen indicator, the likeliest to be hardly trained first.
+
+    `threshold` is None where the indicator does not tell unused rows from others: the order is then all there is.
+    `agreement`: Spearman's rank correlation of the two indicators over all tokens. `in_common`: the share of the
+    first 2 % by one indicator that are so by the other. `candidates`: `n_listed` tokens, or as many as lie below the
+    threshold where they are more, and the rows known to be unused that come before the last of them.
+    """
+
+    model_kind: str
+    indicator: Indicator
+    other: Indicator | None
+    reason: str
+    unused: tuple[Unused, ...]
+    threshold: float | None
+    n_below: int
+    agreement: float | None
+    in_common: float | None
+    n_listed: int
+    candidates: tuple[Candidate, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Cloud:
+    """The shape of the cloud of tokens' vectors; see numerics.cloud for each measure."""
+
+    n: int
+    mean_cosine: float
+    participation_ratio: float
+    effective_rank: float
+    isoscore: float
+    variances: tuple[float, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Hub:
+    """A token, and of how many others it is one of the nearest."""
+
+    id: int
+    token: str
+    occurrences: int
+
+
+@dataclass(frozen=True, slots=True)
+class Hubness:
+    """How unevenly tokens are among the k nearest of others; `n_never`: tokens that never are."""
+
+    k: int
+    n: int
+    skewness: float
+    n_never: int
+    hubs: tuple[Hub, ...]
+
+
+@dataclass(frozen=True)
+class Health(Result):
+    """What was found in a table. `hubness` is None where the neighbours of every token were not asked for."""
+
+    checkpoint: str
+    table: TableFacts
+    n_tokens: int | None
+    findings: tuple[Finding, ...]
+    equal: tuple[tuple[Row, ...], ...]
+    nearly_equal: tuple[tuple[Row, ...], ...]
+    lengths: Lengths
+    reach: dict[str, int] | None
+    undertrained: Undertrained
+    cloud: Cloud
+    hubness: Hubness | None
+    notes: tuple[str, ...] = ()
+
+    def report(self) -> Report:
+        """Findings, candidates, the cloud and its hubs; the sheet holds every row found."""
+        return _describe(self)
+
+
+def health(
+    checkpoint: Checkpoint,
+    *,
+    table: str = "input",
+    tensor: str | None = None,
+    candidates: int = 20,
+    hubs: bool = True,
+    progress: Callable[[int, int], None] | None = None,
+) -> Health:
+    """What is wrong in this table, and what shape has it?
+
+    Rows that are zero, not finite, equal, nearly equal, far short or long, without a token; tokens without a row;
+    tokens that training hardly touched (`candidates`: how many of them are listed); the shape of the cloud; and hubs, which need the nearest neighbours of every token
+    (`hubs`; nearly equal rows are looked for among those neighbours too). Cloud, lengths and neighbours are those of
+    rows that a token names and that have a direction.
+
+    Cost: some ten passes over the table; with `hubs`, the square of the number of tokens times the width, reported to
+    `progress` as rows done and rows in all.
+
+    >>> found = health(open_checkpoint("checkpoints/toy"))
+    >>> [finding.kind for finding in found.findings]
+    ['zero']
+    """
+    import numpy as np
+
+    from inspect_embed.numerics import all_pairs, cloud, twins
+    from inspect_embed.numerics.vectors import has_direction
+
+    opened = checkpoint.table(table, tensor)
+    vocabulary = checkpoint.vocabulary
+    norms, named = opened.norms, opened.labels.named(opened.n_rows)
+    sound = has_direction(norms)
+    compared = named & sound
+    if not compared.any():
+        raise AnalysisError(
+            f"No row of {opened.tensor.name} has both a direction and a token.",
+            "Name another tensor.",
+        )
+    label = opened.labels.text
+    notes = list(opened.notes)
+    reach, problem = _find_reach(vocabulary)
+    notes += [problem] if problem else []
+    equal = twins.group_equal(opened, sound)
+    near: list[list[int]] = []
+    hubness = None
+    if hubs:
+        nearest = all_pairs.find_all_nearest(opened, NEIGHBORS, compared, progress)
+        near = twins.group_near(opened, nearest, norms)
+        hubness = _count_hubs(nearest, opened)
+    lengths = _measure_lengths(opened, compared)
+    moments = cloud.measure_moments(opened, compared)
+    variances = moments.variances()
+    undertrained = _rank_undertrained(
+        checkpoint, opened, tensor is None, reach, candidates
+    )
+    beyond = vocabulary.beyond(opened.n_rows) if vocabulary is not None else []
+    suspects = [
+        row
+        for row in undertrained.candidates
+        if _is_suspect(row, undertrained.threshold)
+    ]
+    found = [
+        _find("zero", np.flatnonzero(norms == 0), label),
+        _find("not finite", np.flatnonzero(~np.isfinite(norms)), label),
+        _find("equal", [row for group in equal for row in group], label),
+        _find(
+            "nearly equal", [row for group in near for row in group], label, twins.NEAR
+        ),
+        _find("without a token", np.flatnonzero(~named), label),
+        _find("without a row", beyond, label),
+        _find("short", [row.id for row in lengths.short], label, lengths.shorter_than),
+        _find("long", [row.id for row in lengths.long], label, lengths.longer_than),
+        _find(
+            "hardly trained",
+            [row.id for row in suspects],
+            label,
+            undertrained.threshold,
+        ),
+    ]
+    if hubness is not None:
+        most = HUB_FACTOR * hubness.k
+        hubs_found = [hub.id for hub in hubness.hubs if hub.occurrences > most]
+        found.append(_find("hub", hubs_found, label, float(most)))
+    else:
+        notes.append("Hubs and nearly equal rows were not looked for.")
+    if vocabulary is None:
+        notes.append(
+            "Without a tokenizer, rows are known by id alone, and none is known to be unused."
+        )
+    return Health(
+        checkpoint.location,
+        TableFacts.of(opened),
+        None if vocabulary is None else vocabulary.n_tokens,
+        tuple(finding for finding in found if finding.n),
+        tuple(_rows(group, label) for group in equal),
+        tuple(_rows(group, label) for group in near),
+        lengths,
+        None if reach is None else _count(reach),
+        undertrained,
+        Cloud(
+            moments.n,
+            cloud.mean_cosine(opened, compared),
+            cloud.participation_ratio(variances),
+            cloud.effective_rank(variances),
+            cloud.isoscore(variances),
+            tuple(variances.tolist()),
+        ),
+        hubness,
+        tuple(notes),
+    )
+
+
+def _rows(ids: Iterable[int], label: Callable[[int], str]) -> tuple[Row, ...]:
+    return tuple(Row(int(id_), label(int(id_))) for id_ in ids)
+
+
+def _find(
+    kind: str,
+    ids: Iterable[int],
+    label: Callable[[int], str],
+    threshold: float | None = None,
+) -> Finding:
+    rows = _rows(ids, label)
+    return Finding(kind, len(rows), rows, threshold)
+
+
+def _count(reach: dict[int, str]) -> dict[str, int]:
+    counts = dict.fromkeys(("text", "unreachable", "partial UTF-8", "special"), 0)
+    for way in reach.values():
+        counts[way] += 1
+    return counts
+
+
+def _find_reach(vocabulary: Vocabulary | None) -> tuple[dict[int, str] | None, str]:
+    """How a text reaches each token; None, and why, where that cannot be known."""
+    from inspect_embed.vocabularies._library import Refusal
+    from inspect_embed.vocabularies._reach import find_reach
+
+    if vocabulary is None:
+        return None, ""
+    if vocabulary.cut_problem:
+        return (
+            None,
+            f"Which tokens a text can reach is not known. {vocabulary.cut_problem}",
+        )
+    try:
+        return {id_: str(way) for id_, way in find_reach(vocabulary).items()}, ""
+    except Refusal as refusal:
+        return None, f"Which tokens a text can reach is not known: {refusal}"
+
+
+def _measure_lengths(table: EmbeddingTable, compared: Bools) -> Lengths:
+    import numpy as np
+
+    from inspect_embed.numerics.cloud import far_lengths
+
+    norms, label = table.norms, table.labels.text
+    shorter_than, longer_than = far_lengths(norms, compared)
+    usual = norms[compared]
+    counts, edges = np.histogram(usual, _BINS)
+
+    def list_odd(mask: Bools, sign: int) -> tuple[OddLength, ...]:
+        rows = np.flatnonzero(mask & compared)
+        rows = rows[np.argsort(sign * norms[rows], kind="stable")]
+        return tuple(
+            OddLength(row, label(row), length) for row, length in _pairs(rows, norms)
+        )
+
+    least, first, median, third, largest = np.quantile(
+        usual, [0.0, 0.25, 0.5, 0.75, 1.0]
+    ).tolist()
+    return Lengths(
+        least,
+        first,
+        median,
+        third,
+        largest,
+        shorter_than,
+        longer_than,
+        list_odd(norms < shorter_than, 1),
+        list_odd(norms > longer_than, -1),
+        tuple(edges.tolist()),
+        tuple(counts.tolist()),
+    )
+
+
+def _pairs(rows: NDArray[np.int64], values: Float64s) -> Iterable[tuple[int, float]]:
+    return zip(rows.tolist(), values[rows].tolist(), strict=True)
+
+
+def _count_hubs(nearest: object, table: EmbeddingTable) -> Hubness:
+    import numpy as np
+
+    from inspect_embed.numerics import cloud
+    from inspect_embed.numerics.all_pairs import AllNearest
+
+    assert isinstance(nearest, AllNearest)
+    counts = cloud.count_occurrences(nearest.ids, table.n_rows)[nearest.rows]
+    k = nearest.ids.shape[1]
+    order = np.argsort(-counts, kind="stable")
+    n_hubs = max(SHOWN, int(np.count_nonzero(counts > HUB_FACTOR * k)))
+    hubs = tuple(
+        Hub(row, table.labels.text(row), count)
+        for row, count in zip(
+            nearest.rows[order[:n_hubs]].tolist(),
+            counts[order[:n_hubs]].tolist(),
+            strict=True,
+        )
+    )
+    return Hubness(
+        k, len(counts), cloud.skewness(counts), int(np.count_nonzero(counts == 0)), hubs
+    )
+
+
+# Hardly trained tokens
+
+
+def _rank_undertrained(
+    checkpoint: Checkpoint,
+    table: EmbeddingTable,
+    whole_model: bool,
+    reach: dict[int, str] | None,
+    n_candidates: int,
+) -> Undertrained:
+    """The tokens in the order of the indicator that this kind of model asks for."""
+    import numpy as np
+
+    from inspect_embed.numerics import undertrained as numerics
+    from inspect_embed.numerics.vectors import has_direction
+
+    kind, rows, head = _kind_of_model(checkpoint, table, whole_model)
+    n = min(rows.n_rows, head.n_rows)
+    named = rows.labels.named(rows.n_rows)[:n] & head.labels.named(head.n_rows)[:n]
+    unused = _find_unused(rows, n, reach)
+    known = np.zeros(n, bool)
+    for _, ids in unused:
+        known[ids] = True
+    lengths = rows.norms[:n].copy()
+    lengths[~has_direction(lengths)] = np.nan
+    values: dict[str, Float64s] = {"length": lengths}
+    held_out: dict[str, Float64s] = {"length": lengths}
+    if known.any():
+        in_head = np.zeros(head.n_rows, bool)
+        in_head[:n] = known
+        distances = numerics.distance_from_unused(head, in_head)
+        values["distance"], held_out["distance"] = (
+            distances.values[:n],
+            distances.held_out[:n],
+        )
+    indicators = {}
+    for name in MODEL_KINDS[kind][1]:
+        if name not in values or np.isnan(values[name]).all():
+            continue
+        where = (named | known) & np.isfinite(held_out[name])
+        told = numerics.separation(held_out[name][where], known[where])
+        used = rows if name == "length" else head
+        indicators[name] = Indicator(
+            name,
+            INDICATORS[name],
+            f"{used.role} table {used.tensor.name}",
+            told if told == told else None,
+        )
+    chosen = next(
+        (
+            name
+            for name, indicator in indicators.items()
+            if (indicator.separation or 0) >= TELLS
+        ),
+        next(iter(indicators)),
+    )
+    other = next((name for name in indicators if name != chosen), None)
+    tells = (indicators[chosen].separation or 0) >= TELLS
+    threshold = None
+    if tells:
+        others = values[chosen][named & ~known]
+        threshold = min(
+            float(np.nanquantile(held_out[chosen][known], 0.9)),
+            float(np.nanquantile(others, SUSPECT_SHARE)),
+        )
+    shown = np.flatnonzero(named & np.isfinite(values[chosen]))
+    order = shown[np.lexsort((shown, values[chosen][shown]))]
+    agreement, in_common = None, None
+    if other is not None:
+        both = shown[np.isfinite(values[other][shown])]
+        agreement = numerics.spearman(values[chosen][both], values[other][both])
+        first = max(1, round(SUSPECT_SHARE * len(both)))
+        heads = [
+            set(both[np.argsort(values[name][both], kind="stable")[:first]].tolist())
+            for name in (chosen, other)
+        ]
+        in_common = len(heads[0] & heads[1]) / first
+    return Undertrained(
+        kind,
+        indicators[chosen],
+        indicators.get(other or ""),
+        _reason(kind, chosen, indicators, bool(unused)),
+        tuple(
+            Unused(sort, len(ids), _rows(ids[:SHOWN], rows.labels.text))
+            for sort, ids in unused
+        ),
+        threshold,
+        0
+        if threshold is None
+        else int(np.count_nonzero(values[chosen][order] <= threshold)),
+        agreement,
+        in_common,
+        n_candidates,
+        _list_candidates(
+            order,
+            values[chosen],
+            values.get(other or ""),
+            known,
+            rows,
+            reach,
+            n_candidates,
+            threshold,
+        ),
+    )
+
+
+def _kind_of_model(
+    checkpoint: Checkpoint, table: EmbeddingTable, whole_model: bool
+) -> tuple[str, EmbeddingTable, EmbeddingTable]:
+    """The model's kind; the table whose lengths, and the one whose directions are asked."""
+    if not whole_model:
+        return "single", table, table
+    rows = checkpoint.table("input")
+    try:
+        head = checkpoint.table("output")
+    except TableError:
+        return "single", rows, rows
+    tied = head.tensor.name == rows.tensor.name or head.has_same_values(rows)
+    return ("tied", rows, rows) if tied else ("untied", rows, head)
+
+
+def _find_unused(
+    table: EmbeddingTable, n: int, reach: dict[int, str] | None
+) -> list[tuple[str, list[int]]]:
+    """Rows of the first n that no training step can have read, by sort."""
+    import numpy as np
+
+    from inspect_embed.numerics.vectors import has_direction
+    from inspect_embed.vocabularies._reach import holds_impossible_byte
+
+    vocabulary = (
+        table.labels.vocabulary if isinstance(table.labels, TokenLabels) else None
+    )
+    if vocabulary is None:
+        return []
+    sound = has_direction(table.norms)
+    sorts: dict[str, list[int]] = {
+        "rows that no token names": np.flatnonzero(
+            ~table.labels.named(table.n_rows)[:n] & sound[:n]
+        ).tolist()
+    }
+    for id_ in vocabulary.ids():
+        token = vocabulary.token(id_)
+        if id_ >= n or token is None or not sound[id_]:
+            continue
+        way = None if reach is None else reach[id_]
+        if token.kind == "unused":
+            sorts.setdefault("reserved tokens", []).append(id_)
+        elif token.kind == "byte" and holds_impossible_byte(
+            vocabulary.bytes_of(id_) or b""
+        ):
+            sorts.setdefault("bytes that no UTF-8 text holds", []).append(id_)
+        elif token.kind == "byte" and way == "unreachable":
+            sorts.setdefault("bytes that another token stands for", []).append(id_)
+    found = [(sort, ids) for sort, ids in sorts.items() if ids]
+    if not found and reach is not None:
+        ids = [
+            id_
+            for id_, way in reach.items()
+            if way == "unreachable" and id_ < n and sound[id_]
+        ]
+        return [("tokens that no text reaches", ids)] if ids else []
+    return found
+
+
+def _reason(
+    kind: str, chosen: str, indicators: dict[str, Indicator], unused_known: bool
+) -> str:
+    """Why this indicator? A sentence."""
+    meaning, preferred = MODEL_KINDS[kind]
+    told = indicators[chosen].separation
+    start = meaning[0].upper() + meaning[1:]
+    if not unused_known:
+        return f"{start}; no row is known to be unused, so that lengths are all there is to order by."
+    if told is None:
+        return (
+            f"{start}; too few rows are known to be unused to tell how well this works."
+        )
+    if told < TELLS:
+        return (
+            f"{start}; but it tells unused rows from others in {told:.1%} of pairs only: the rows known to be "
+            f"unused were trained as others were, or the model is young. The order says little."
+        )
+    if chosen != preferred[0]:
+        first = indicators.get(preferred[0])
+        why = (
+            "cannot be computed"
+            if first is None
+            else f"does not tell unused rows ({first.separation:.1%})"
+        )
+        return f"{start}; the {preferred[0]} {why}, the {chosen} does ({told:.1%} of pairs)."
+    return f"{start}; it tells unused rows from others in {told:.1%} of pairs."
+
+
+def _list_candidates(
+    order: NDArray[np.int64],
+    values: Float64s,
+    others: Float64s | None,
+    known: Bools,
+    table: EmbeddingTable,
+    reach: dict[int, str] | None,
+    n: int,
+    threshold: float | None,
+) -> tuple[Candidate, ...]:
+    """The first n tokens that are not known to be unused, or as many as lie below the threshold; and what precedes."""
+    import numpy as np
+
+    ordered = values[order]
+    wanted = np.flatnonzero(~known[order])
+    below = (
+        0 if threshold is None else int(np.count_nonzero(ordered[wanted] <= threshold))
+    )
+    wanted = wanted[: max(n, below)]
+    last = int(wanted[-1]) + 1 if len(wanted) else 0
+    smaller = np.searchsorted(ordered, ordered[:last], side="left")
+    return tuple(
+        Candidate(
+            place,
+            row,
+            table.labels.text(row),
+            value,
+            100.0 * rank / len(order),
+            None if others is None else float(others[row]),
+            None if reach is None else reach[row],
+            bool(known[row]),
+        )
+        for place, (row, value, rank) in enumerate(
+            zip(
+                order[:last].tolist(),
+                ordered[:last].tolist(),
+                smaller.tolist(),
+                strict=True,
+            ),
+            1,
+        )
+    )
+
+
+def _is_suspect(candidate: Candidate, threshold: float | None) -> bool:
+    return (
+        threshold is not None
+        and candidate.value <= threshold
+        and not candidate.reference
+    )
+
+
+# Description
+
+
+def _describe(found: Health) -> Report:
+    title = f"{found.checkpoint}: health of the {found.table}"
+    blocks: list[Block] = [
+        _findings_grid(found) if found.findings else Note("Nothing odd was found.")
+    ]
+    for name, groups in (
+        ("Equal rows", found.equal),
+        ("Nearly equal rows", found.nearly_equal),
+    ):
+        if groups:
+            rows = [(len(group), _names(group)) for group in groups[:SHOWN]]
+            more = (
+                f"; {len(groups) - SHOWN:,} groups more" if len(groups) > SHOWN else ""
+            )
+            blocks.append(
+                Grid((Column("rows", ",d"), Column("which")), rows, f"{name}{more}")
+            )
+    blocks.append(_lengths_facts(found.lengths))
+    if found.reach is not None:
+        blocks.append(_reach_facts(found.reach))
+    blocks += _undertrained_blocks(found.undertrained)
+    blocks.append(_cloud_facts(found.cloud, found.table))
+    if found.hubness is not None:
+        blocks += _hub_blocks(found.hubness)
+    return Report(
+        title,
+        found,
+        (*blocks, *map(Note, found.notes)),
+        _sheet(found),
+        _draw(found, found.checkpoint),
+    )
+
+
+def _names(rows: Sequence[Row]) -> str:
+    return shorten(f"{row.token} (id {row.id})" for row in rows)
+
+
+def _which(finding: Finding) -> str:
+    """Tokens by name; rows without a token as ranges."""
+    if any(row.token != NO_TOKEN for row in finding.rows):
+        return _names(finding.rows)
+    ids = [row.id for row in finding.rows]
+    runs: list[list[int]] = []
+    for id_ in ids:
+        if runs and id_ == runs[-1][1] + 1:
+            runs[-1][1] = id_
+        else:
+            runs.append([id_, id_])
+    return "ids " + shorten(f"{a:,}" if a == b else f"{a:,} to {b:,}" for a, b in runs)
+
+
+def _findings_grid(found: Health) -> Grid:
+    columns = (
+        Column("finding"),
+        Column("rows", ",d"),
+        Column("threshold", ".4g"),
+        Column("meaning"),
+        Column("which"),
+    )
+    rows = [
+        (f.kind, f.n, f.threshold, FINDINGS[f.kind], _which(f)) for f in found.findings
+    ]
+    return Grid(columns, rows, "Findings")
+
+
+def _lengths_facts(lengths: Lengths) -> Facts:
+    return Facts(
+        (
+            Fact("least", lengths.least, ".4g"),
+            Fact("first quartile", lengths.first_quartile, ".4g"),
+            Fact("median", lengths.median, ".4g"),
+            Fact("third quartile", lengths.third_quartile, ".4g"),
+            Fact("largest", lengths.largest, ".4g"),
+            Fact(
+                "far shorter",
+                lengths.shorter_than,
+                ".4g",
+                f"{len(lengths.short):,} rows are shorter",
+            ),
+            Fact(
+                "far longer",
+                lengths.longer_than,
+                ".4g",
+                f"{len(lengths.long):,} rows are longer",
+            ),
+        ),
+        "Lengths of the tokens' rows (fences: 3 x the distance of the quartiles of the logarithms)",
+    )
+
+
+def _reach_facts(reach: dict[str, int]) -> Facts:
+    meaning = {
+        "text": "a text is cut to the token",
+        "unreachable": "its own text is cut to other tokens",
+        "partial UTF-8": "bytes that are no text by themselves",
+        "special": "a control token",
+    }
+    return Facts(
+        tuple(Fact(way, n, ",d", meaning[way]) for way, n in reach.items()),
+        "Can text reach the tokens?",
+    )
+
+
+def _undertrained_blocks(found: Undertrained) -> list[Block]:
+    first = found.indicator
+    facts = [Fact("indicator", f"{first.name} ({first.table})", remark=first.meaning)]
+    facts += [
+        Fact("unused", sort.n, ",d", f"{sort.sort}: {_names(sort.first)}")
+        for sort in found.unused
+    ]
+    if first.separation is not None:
+        facts.append(
+            Fact(
+                "tells unused rows",
+                first.separation,
+                ".1%",
+                "pairs of an unused and another row in order",
+            )
+        )
+    if found.threshold is not None:
+        among = (
+            f"{found.n_below:,} tokens are as near or nearer, the known ones included"
+        )
+        facts.append(Fact("threshold", found.threshold, ".4f", among))
+    if found.other is not None and found.agreement is not None:
+        facts.append(
+            Fact(
+                f"agreement with the {found.other.name}",
+                found.agreement,
+                ".3f",
+                f"Spearman; of the first 2 % by one, {found.in_common or 0:.0%} are so by the other",
+            )
+        )
+    columns = (
+        Column("place", ",d"),
+        Column("id", "d"),
+        Column("token"),
+        Column(first.name, ".4f"),
+        Column("percentile", ".3f"),
+        Column(found.other.name if found.other else "other", ".4f"),
+        Column("reach"),
+    )
+    rows = [
+        (c.place, c.id, c.token, c.value, c.percentile, c.other, c.reach)
+        for c in [c for c in found.candidates if not c.reference][: found.n_listed]
+    ]
+    title = "First tokens in its order, those known to be unused left out"
+    return [
+        Facts(tuple(facts), "Hardly trained tokens (Land & Bartolo 2024)"),
+        Note(found.reason),
+        Grid(columns, rows, title),
+    ]
+
+
+def _cloud_facts(cloud: Cloud, table: TableFacts) -> Facts:
+    width = table.shape[-1]
+    total = sum(cloud.variances)
+    shares = [variance / total for variance in cloud.variances[:3]] if total > 0 else []
+    return Facts(
+        (
+            Fact(
+                "mean cosine",
+                cloud.mean_cosine,
+                ".4f",
+                f"of all pairs of {cloud.n:,} tokens",
+            ),
+            Fact(
+                "participation ratio",
+                cloud.participation_ratio,
+                ".1f",
+                f"of {width:,} directions",
+            ),
+            Fact("effective rank", cloud.effective_rank, ".1f", "Roy & Vetterli 2007"),
+            Fact(
+                "IsoScore",
+                cloud.isoscore,
+                ".4f",
+                "Rudman et al. 2022: how evenly variance is spread, (participation ratio - 1) / (width - 1). It does "
+                "not see where the mean lies (the mean cosine does), nor clusters",
+            ),
+            *(
+                Fact(f"variance of component {number}", share, ".1%")
+                for number, share in enumerate(shares, 1)
+            ),
+        ),
+        "The shape of the cloud",
+    )
+
+
+def _hub_blocks(hubness: Hubness) -> list[Block]:
+    facts = Facts(
+        (
+            Fact(
+                "skewness",
+                hubness.skewness,
+                ".2f",
+                "of how often a token is among the nearest of others",
+            ),
+            Fact(
+                "never a neighbour", hubness.n_never, ",d", f"of {hubness.n:,} tokens"
+            ),
+        ),
+        f"Hubs: tokens among the {hubness.k} nearest of many others (the mean is {hubness.k})",
+    )
+    rows = [(hub.id, hub.token, hub.occurrences) for hub in hubness.hubs[:SHOWN]]
+    return [
+        facts,
+        Grid((Column("id", "d"), Column("token"), Column("neighbour of", ",d")), rows),
+    ]
+
+
+def _sheet(found: Health) -> Grid:
+    """One line for each row found, with the number that it was found by."""
+    values: dict[tuple[str, int], float] = {}
+    values |= {("short", row.id): row.length for row in found.lengths.short}
+    values |= {("long", row.id): row.length for row in found.lengths.long}
+    values |= {
+        ("hardly trained", row.id): row.value for row in found.undertrained.candidates
+    }
+    if found.hubness is not None:
+        values |= {("hub", hub.id): hub.occurrences for hub in found.hubness.hubs}
+    rows = [
+        (
+            finding.kind,
+            row.id,
+            row.token,
+            values.get((finding.kind, row.id)),
+            finding.threshold,
+        )
+        for finding in found.findings
+        for row in finding.rows
+    ]
+    return Grid(
+        tuple(map(Column, ("finding", "id", "token", "value", "threshold"))), rows
+    )
+
+
+def _draw(found: Health, caption: str) -> dict[str, Block]:
+    edges, counts = found.lengths.bin_edges, found.lengths.bin_counts
+    middles = [(low + high) / 2 for low, high in pairwise(edges)]
+    total = sum(found.cloud.variances) or 1.0
+    components = list(range(1, len(found.cloud.variances) + 1))
+    shares = [100.0 * variance / total for variance in found.cloud.variances]
+    return {
+        "norms": Lines(
+            (Series("tokens", middles, counts),),
+            "length of the row",
+            "tokens",
+            "How long the tokens' vectors are",
+            caption=caption,
+        ),
+        "spectrum": Lines(
+            (Series("variance", components, shares),),
+            "principal component",
+            "share of the variance (%)",
+            "How the variance is spread over the directions",
+            y_log=True,
+            caption=caption,
+        ),
+    }
