@@ -10,6 +10,7 @@ import gc
 import os
 import sys
 from importlib import import_module
+from typing import NoReturn
 
 import click
 
@@ -112,14 +113,25 @@ def run(arguments: list[str]) -> int:
 
 def main() -> None:
     """The program."""
-    # A short-lived process that parses much JSON: collecting cycles would only take time.
     gc.disable()
     arguments = sys.argv[1:]
     if not all(map(str.isascii, arguments)):
         from inspect_embed.spelling import recover
 
         arguments = [recover(argument) for argument in arguments]
-    sys.exit(run(arguments))
+    _leave(run(arguments))
+
+
+def _leave(status: int) -> NoReturn:
+    """End the process. Taking a light interpreter apart takes longer than many an answer, and nothing waits in it."""
+    if "numpy" in sys.modules:
+        sys.exit(status)
+    for stream in (sys.stdout, sys.stderr):
+        try:
+            stream.flush()
+        except (OSError, ValueError):  # the reader is gone
+            continue
+    os._exit(status)
 
 
 def _prepare_streams() -> None:
