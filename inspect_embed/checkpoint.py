@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -12,14 +11,16 @@ from typing import TYPE_CHECKING, Any
 
 from inspect_embed.errors import (
     AmbiguousTableError,
+    DamagedFileError,
     MissingTableError,
     NotACheckpointError,
     TableError,
     UnknownFamilyError,
     shorten,
 )
-from inspect_embed.families import FoundTables, TableChoice, find_tables
+from inspect_embed.families import OUTPUT_LEAVES, FoundTables, TableChoice, find_tables
 from inspect_embed.formats import TensorEntry, TensorSet, list_suffixes, read_tensors
+from inspect_embed.json_text import parse_json
 from inspect_embed.storage.local import LocalFolder
 
 if TYPE_CHECKING:
@@ -79,6 +80,7 @@ class Checkpoint:
         self.notes = [*notes, *tensors.notes]
         self._tokenizer = tokenizer
         self._tables: dict[tuple[str, str | None], EmbeddingTable] = {}
+        self._damage = ""
         # What a file says of itself goes before a config that lies beside it.
         self.config: Mapping[str, Any] = tensors.config or self._read_json("config.json")
 
@@ -89,7 +91,19 @@ class Checkpoint:
     @cached_property
     def found(self) -> FoundTables:
         """Which tensors are its tables."""
-        return find_tables(self.tensors, self.config)
+        found = find_tables(self.tensors, self.config)
+        if found.tied and self._may_lack_head():
+            note = "Whether the output head is tied cannot be told: it may be in a file that is missing."
+            return found._replace(tied=None, notes=(*found.notes, note))
+        return found
+
+    def _may_lack_head(self) -> bool:
+        """Whether an output head may lie in a file that is missing."""
+        if not self.tensors.missing_files:
+            return False
+        leaves = {leaf for rank in OUTPUT_LEAVES for leaf in rank}
+        missing = [name.removesuffix(".weight").split(".") for name in self.tensors.missing_names()]
+        return not missing or any(name[-1] in leaves or ".".join(name[-2:]) in leaves for name in missing)
 
     @property
     def family(self) -> str:
@@ -101,14 +115,29 @@ class Checkpoint:
         """What the rows of the token table mean; None where no tokenizer can be read."""
         from inspect_embed.vocabularies import open_vocabulary
 
-        return open_vocabulary(self.folder, self._tokenizer, self.tensors.vocabulary_file)
+        try:
+            return open_vocabulary(self.folder, self._tokenizer, self.tensors.vocabulary_file)
+        except DamagedFileError as error:
+            if self._tokenizer is not None:
+                raise
+            # Rows can still be asked for by their ids.
+            self._damage = str(error)
+            self.warnings.append(f"{error} Rows are known by their ids alone.")
+            return None
+
+    @property
+    def vocabulary_absence(self) -> str:
+        """Why there is no vocabulary, in a sentence; empty where there is one."""
+        from inspect_embed.vocabularies import explain_absence
+
+        return "" if self.vocabulary is not None else self._damage or explain_absence(self.folder)
 
     @property
     def token_labels(self) -> TokenLabels:
         """Rows of token tables, by name."""
         from inspect_embed.table import TokenLabels
 
-        return TokenLabels(self.vocabulary)
+        return TokenLabels(self.vocabulary, self.vocabulary_absence)
 
     def table(self, role: str = "input", tensor: str | None = None) -> EmbeddingTable:
         """The table of this role, or the tensor of this name in its place.
@@ -165,9 +194,15 @@ class Checkpoint:
                 else "Open the base model, or the model with the adapter merged into it.",
             )
         tables = [name for name in self.tensors.names()[:10_000] if len(self.tensors[name].shape) == 2]
+        hint = f"Name one with --tensor NAME; it holds {shorten(tables)}." if tables else ""
+        if missing := self.tensors.missing_files:
+            return UnknownFamilyError(
+                f"No tensor of {self.location} looks like a token table; it may be in a file that is missing: "
+                f"{shorten(missing)}.",
+                f"Fetch the missing files. {hint}".rstrip(),
+            )
         return UnknownFamilyError(
-            f"No tensor of {self.location} looks like a token table.",
-            f"Name one with --tensor NAME; it holds {shorten(tables)}." if tables else "",
+            f"No tensor of {self.location} looks like a token table.", hint or "It holds no tables at all."
         )
 
     def _output_table(self) -> EmbeddingTable:
@@ -178,15 +213,17 @@ class Checkpoint:
             table = self._open_table("output", self._input_table().tensor)
             table.notes += (f"The output head is tied: it is the input table, {table.tensor.name}.",)
             return table
+        missing = self.tensors.missing_files
         raise MissingTableError(
-            f"{self.location} holds no output table{'' if found.tied is None else ', and is not tied'}.",
+            f"{self.location} holds no output table{'' if found.tied is None else ', and is not tied'}"
+            + (f"; it may be in a file that is missing: {shorten(missing)}." if missing else "."),
             "`inspect-embed info` shows the tables that it has.",
         )
 
     def _open_table(self, role: str, entry: TensorEntry) -> EmbeddingTable:
-        from inspect_embed.table import EmbeddingTable, PositionLabels, TokenLabels
+        from inspect_embed.table import EmbeddingTable, PositionLabels
 
-        labels: RowLabels = TokenLabels(self.vocabulary)
+        labels: RowLabels = self.token_labels
         if role == "position":
             first = next((c.first_used_row for c in self.found.positions if c.entry == entry), 0)
             labels = PositionLabels(first, entry.n_elements // max(entry.shape[-1:] or (1,)))
@@ -219,7 +256,7 @@ class Checkpoint:
         close = difflib.get_close_matches(name, names[:50_000], cutoff=0.3)
         raise MissingTableError(
             f"{self.location} has no tensor called {name!r}.",
-            f"It has {shorten(close or names)}.",
+            f"It has {shorten(close or names)}." if names else "It has no tensors at all.",
         )
 
     def _read_json(self, name: str) -> dict[str, Any]:
@@ -228,13 +265,12 @@ class Checkpoint:
             return {}
         source = self.folder.open(name)
         try:
-            content = json.loads(str(source.read(0, source.size), "utf-8-sig"))
-        except (ValueError, RecursionError):
-            self.warnings.append(f"{name} cannot be read as JSON; names and shapes alone were used.")
+            return parse_json(source.read(0, source.size), name, source.size)
+        except DamagedFileError as error:
+            self.warnings.append(f"{error} Names and shapes alone were used.")
             return {}
         finally:
             source.close()
-        return content if isinstance(content, dict) else {}
 
 
 def open_checkpoint(
@@ -264,6 +300,13 @@ def open_checkpoint(
 
 def _locate(path: Path, location: str) -> tuple[LocalFolder, str | None, tuple[str, ...]]:
     """The folder, the file chosen in it, and what is worth saying of the choice."""
+    try:
+        return _find(path, location)
+    except OSError as error:  # a name too long for a file, a folder that may not be entered
+        raise NotACheckpointError(f"{location[:200]} cannot be opened: {error.strerror}.", _HINT) from None
+
+
+def _find(path: Path, location: str) -> tuple[LocalFolder, str | None, tuple[str, ...]]:
     if path.is_file():
         # The path is not resolved: a cached file is a link into blobs/, away from its config and tokenizer.
         return LocalFolder(path.parent), path.name, ()
@@ -277,20 +320,19 @@ def _locate(path: Path, location: str) -> tuple[LocalFolder, str | None, tuple[s
             f"{location} is a link to a file that is not there.", "Fetch the file again."
         )
     hint = _HINT
-    if location.count("/") == 1 and not location.startswith((".", "/", "~")):
+    if location.count("/") < 2 and not location.startswith((".", "/", "~")):
         cached = _hub_cache() / f"models--{location.replace('/', '--')}"
-        hint = (
-            f"A model of that name is in the hub cache: give {cached}"
-            if cached.is_dir()
-            else f"A model of that name would lie in the hub cache as {cached}, once it is fetched."
-        )
+        if cached.is_dir():
+            hint = f"A model of that name is in the hub cache: give {cached}"
+        elif "/" in location:
+            hint = f"A model of that name would lie in the hub cache as {cached}, once it is fetched."
     raise NotACheckpointError(f"There is no file or folder {location}.", hint)
 
 
 def _hub_cache() -> Path:
     """Where the hub's own library keeps what it fetched."""
     if cache := os.environ.get("HF_HUB_CACHE"):
-        return Path(cache)
+        return Path(cache).expanduser()
     home = os.environ.get("HF_HOME") or Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache") / "huggingface"
     return Path(home).expanduser() / "hub"
 
@@ -323,7 +365,12 @@ def _not_readable(location: str, folder: LocalFolder, chosen: str | None) -> Not
         for entry in folder.path.iterdir()
         if entry.is_dir() and any(file.name.endswith(suffixes) for file in entry.iterdir())
     )
-    if below:
+    broken = sorted(
+        entry.name for entry in folder.path.iterdir() if entry.is_symlink() and not entry.exists()
+    )
+    if broken:
+        hint = f"It holds links to files that are not there: {shorten(broken)}. Fetch them again."
+    elif below:
         hint = f"There are some below it: {shorten(f'{location}/{name}' for name in below)}."
     elif others:
         hint = f"It holds {shorten(others)}, which cannot be read."

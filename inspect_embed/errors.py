@@ -13,6 +13,7 @@ InspectEmbedError                 what happened; `.hint`: what to do next
     UnknownTokenError             the vocabulary has no such token, the table no such row
     NotOneTokenError              the word is several tokens
   AnalysisError                   the question has no answer on these numbers
+    OptionError                   a value given for an option does not fit these numbers
   OutputError                     the result cannot be written as asked
   MissingExtraError               an optional package is needed; names the exact pip line
 
@@ -83,6 +84,10 @@ class AnalysisError(InspectEmbedError):
     """The question has no answer on these numbers."""
 
 
+class OptionError(AnalysisError):
+    """A value given for an option does not fit these numbers."""
+
+
 class OutputError(InspectEmbedError):
     """The result cannot be written as asked."""
 
@@ -104,6 +109,10 @@ class MissingExtraError(InspectEmbedError):
 
 def shorten(items: Iterable[object], listed: int = LISTED) -> str:
     """Join items with commas, at most `listed` of them, then say how many more there are."""
-    texts = [str(item) for item in items]
-    shown = ", ".join(texts[:listed])
-    return shown if len(texts) <= listed else f"{shown} and {len(texts) - listed:,} more"
+    texts: list[str] = []
+    n = 0
+    for n, item in enumerate(items, 1):
+        if n <= listed:
+            texts.append(str(item))
+    shown = ", ".join(texts)
+    return shown if n <= listed else f"{shown} and {n - listed:,} more"

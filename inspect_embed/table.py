@@ -60,7 +60,7 @@ class TokenLabels:
 
     def __init__(self, vocabulary: Vocabulary | None, missing: str = "") -> None:
         self.vocabulary = vocabulary
-        self._missing = missing or "This checkpoint has no tokenizer that can be read"
+        self._missing = missing or "This checkpoint has no tokenizer that can be read."
 
     def text(self, row: int) -> str:
         """The token as people read it; "no token" where there is none; the id without a vocabulary."""
@@ -71,13 +71,13 @@ class TokenLabels:
         if self.vocabulary is not None:
             found = self.vocabulary.find(query)
             return FoundRow(found.id, self.text(found.id), found.notes)
-        digits = query.removeprefix("id:")
-        if not (digits.isascii() and digits.isdigit()):
+        row = _whole_number(query.removeprefix("id:"))
+        if row is None:
             raise TokenError(
-                f"{self._missing}, so {query!r} cannot be looked up.",
+                f"{query!r} cannot be looked up: {self._missing}",
                 "Ask by id (id:477), or name a tokenizer with --tokenizer PATH.",
             )
-        return FoundRow(int(digits), self.text(int(digits)))
+        return FoundRow(row, self.text(row))
 
     def named(self, n_rows: int) -> NDArray[np.bool_]:
         """Rows that a token names; all of them without a vocabulary."""
@@ -96,24 +96,24 @@ class PositionLabels:
 
     def __init__(self, first_used_row: int, n_rows: int) -> None:
         self.first_used_row = first_used_row
-        self.n_places = n_rows - first_used_row
+        self.n_places = max(0, n_rows - first_used_row)
 
     def text(self, row: int) -> str:
         """The place that stands in this row."""
         place = row - self.first_used_row + 1
-        return f"place {place}" if place >= 1 else "no place"
+        return f"place {place}" if 1 <= place <= self.n_places else "no place"
 
     def find(self, query: str) -> FoundRow:
         """The row of a place, given as a number from 1 (`3`, `place 3`), or of a row (`id:2`)."""
-        if query.startswith("id:") and query[3:].isascii() and query[3:].isdigit():
-            return FoundRow(int(query[3:]), self.text(int(query[3:])))
-        digits = query.removeprefix("place").strip()
-        if not (digits.isascii() and digits.isdigit()) or not 1 <= int(digits) <= self.n_places:
+        if query.startswith("id:") and (row := _whole_number(query[3:])) is not None:
+            return FoundRow(row, self.text(row))
+        place = _whole_number(query.removeprefix("place").strip())
+        if place is None or not 1 <= place <= self.n_places:
             raise UnknownTokenError(
                 f"{query!r} is no place of this table: places run from 1 to {self.n_places:,}.",
                 "Give the number of a place, counted from 1.",
             )
-        row = int(digits) - 1 + self.first_used_row
+        row = place - 1 + self.first_used_row
         return FoundRow(row, self.text(row))
 
     def named(self, n_rows: int) -> NDArray[np.bool_]:
@@ -121,6 +121,11 @@ class PositionLabels:
         import numpy as np
 
         return np.arange(n_rows) >= self.first_used_row
+
+
+def _whole_number(digits: str) -> int | None:
+    """The number that these digits write; None where they write none, or one that no row could have."""
+    return int(digits) if digits.isascii() and digits.isdigit() and len(digits) < 19 else None
 
 
 class EmbeddingTable:
@@ -142,7 +147,7 @@ class EmbeddingTable:
     ) -> None:
         if len(tensor.shape) < 2 or tensor.n_elements == 0:
             raise MissingTableError(
-                f"{tensor.name} has the shape {tensor.shape}, which is no table of rows.",
+                f"{tensor.name} has the shape ({shorten(tensor.shape)}), which is no table of rows.",
                 "Name another tensor with --tensor NAME.",
             )
         self.role = role
@@ -155,9 +160,11 @@ class EmbeddingTable:
         self._tensors = tensors
         self._block_scale = block_scale
         self._norms: NDArray[np.float64] | None = None
+        self._scale_entry: TensorEntry | None = None
         self._scale: Floats | None = None
         self._shared = (1, 1)
-        self._scale_looked_for = False
+        if tensor.encoding.name.startswith("F8"):
+            self._find_scale()
 
     def __repr__(self) -> str:
         """Role, tensor, shape and encoding."""
@@ -190,6 +197,8 @@ class EmbeddingTable:
             data = self._tensors.read(self.tensor, int(row) * size, (int(row) + 1) * size)
             out[place] = encoding.decode(data)
             self._apply_scale(out[place : place + 1], int(row))
+        # Some NaN raise an alarm in the processor whenever they are widened; these do not.
+        out[np.isnan(out)] = np.nan
         return out
 
     def blocks(self) -> Iterator[tuple[int, Floats]]:
@@ -242,29 +251,24 @@ class EmbeddingTable:
 
     def has_same_values(self, other: EmbeddingTable) -> bool:
         """Whether the other table holds the same bytes; compared by blocks, up to the first difference."""
-        ours, theirs = self.tensor, other.tensor
-        if ours.shape != theirs.shape or ours.encoding.name != theirs.encoding.name:
-            return False
-        step = 1 << 22
-        for start in range(0, ours.n_bytes, step):
-            stop = min(start + step, ours.n_bytes)
-            if self._tensors.read(ours, start, stop) != other._tensors.read(theirs, start, stop):
+        pairs = [(self.tensor, other.tensor)]
+        if self._scale_entry is not None or other._scale_entry is not None:
+            if self._scale_entry is None or other._scale_entry is None:
                 return False
-        return True
+            pairs.append((self._scale_entry, other._scale_entry))
+        return all(_same_bytes(self._tensors, ours, other._tensors, theirs) for ours, theirs in pairs)
 
     def _require_readable(self) -> None:
-        if not self._scale_looked_for:
-            self._scale_looked_for = True
-            if not self.tensor.encoding.readable:
-                companions = [name for name in self._companions() if name in self._tensors]
-                beside = f" Beside it lie {shorten(companions)}: it is quantised." if companions else ""
-                raise UnsupportedEncodingError(
-                    f"{self.tensor.name} holds {self.tensor.encoding.name} numbers, which are no vectors as "
-                    f"they lie.{beside}",
-                    f"Values can be read from {', '.join(READABLE)}; `info` and `params` still work.",
-                )
-            if self.tensor.encoding.name.startswith("F8"):
-                self._find_scale()
+        if not self.tensor.encoding.readable:
+            companions = [name for name in self._companions() if name in self._tensors]
+            beside = f" Beside it lie {shorten(companions)}: it is quantised." if companions else ""
+            raise UnsupportedEncodingError(
+                f"{self.tensor.name} holds {self.tensor.encoding.name} numbers, which are no vectors as "
+                f"they lie.{beside}",
+                f"Values can be read from {', '.join(READABLE)}; `info` and `params` still work.",
+            )
+        if self._scale is None and self._scale_entry is not None:
+            self._read_scale(self._scale_entry)
 
     def _companions(self) -> list[str]:
         """Names under which quantisation data lie beside a weight."""
@@ -278,9 +282,10 @@ class EmbeddingTable:
         ]
 
     def _find_scale(self) -> None:
-        """The scale tensor beside 8-bit floats, and how many rows and columns share one of its values."""
-        import numpy as np
+        """The scale tensor beside 8-bit floats, and how many rows and columns share one of its values.
 
+        Told from headers alone, so that the notes are there before any value is read.
+        """
         stem = self.tensor.name.removesuffix(".weight")
         for name in (
             f"{stem}.weight_scale",
@@ -293,10 +298,7 @@ class EmbeddingTable:
             entry = self._tensors[name]
             shared = self._shared_by(entry)
             if entry.encoding.readable and shared is not None:
-                data = self._tensors.read(entry, 0, entry.n_bytes)
-                values = np.array(entry.encoding.decode(data), np.float32)
-                self._scale = values.reshape(-1, -(-self.width // shared[1]))
-                self._shared = shared
+                self._scale_entry, self._shared = entry, shared
                 self.notes += (f"{self.tensor.name} was multiplied by {name} {entry.shape}.",)
             else:
                 self.notes += (
@@ -304,6 +306,14 @@ class EmbeddingTable:
                     f"({entry.encoding.name} {entry.shape}), whose layout is not known.",
                 )
             return
+
+    def _read_scale(self, entry: TensorEntry) -> None:
+        import numpy as np
+
+        data = self._tensors.read(entry, 0, entry.n_bytes)
+        with np.errstate(over="ignore", invalid="ignore"):
+            values = np.array(entry.encoding.decode(data), np.float32)
+        self._scale = values.reshape(-1, -(-self.width // self._shared[1]))
 
     def _shared_by(self, scale: TensorEntry) -> tuple[int, int] | None:
         """How many rows and columns share one value of a scale of this shape; None where that is not known."""
@@ -323,4 +333,23 @@ class EmbeddingTable:
 
         height, width = self._shared
         rows = np.arange(first_row, first_row + len(block)) // height
-        block *= self._scale[rows][:, np.arange(self.width) // width]
+        with np.errstate(over="ignore", invalid="ignore"):
+            block *= self._scale[rows][:, np.arange(self.width) // width]
+
+
+def _same_bytes(ours: TensorSet, a: TensorEntry, theirs: TensorSet, b: TensorEntry) -> bool:
+    """Whether two tensors hold the same bytes under the same shape."""
+    import numpy as np
+
+    if a.shape != b.shape or a.encoding.name != b.encoding.name:
+        return False
+    step = 1 << 22
+    for start in range(0, a.n_bytes, step):
+        stop = min(start + step, a.n_bytes)
+        words = (stop - start) // 8 * 8
+        x, y = ours.read(a, start, stop), theirs.read(b, start, stop)
+        if x[words:] != y[words:] or not np.array_equal(
+            np.frombuffer(x[:words], np.uint64), np.frombuffer(y[:words], np.uint64)
+        ):
+            return False
+    return True

@@ -35,6 +35,8 @@ _LONGEST_HEADER = 1 << 40
 """A promise beyond this is no length of a header: these are the first bytes of something else."""
 _LARGEST_SIZE = 1 << 63
 """Sizes and offsets are below this; beyond it a header is damaged, whatever its numbers say."""
+_MOST_DIMENSIONS = 64
+"""No array library knows more."""
 _PREFERRED_STEMS = ("model", "pytorch_model", "diffusion_pytorch_model", "consolidated", "adapter_model")
 
 # What stands in the place of a safetensors file, told by its first bytes.
@@ -499,6 +501,8 @@ def _make_entry(name: str, record: object, file: str) -> TensorEntry:
     shape, offsets, code = record.get("shape"), record.get("data_offsets"), record.get("dtype")
     if not isinstance(shape, list) or not all(type(n) is int and 0 <= n < _LARGEST_SIZE for n in shape):
         raise refuse("its shape is not a list of sizes")
+    if len(shape) > _MOST_DIMENSIONS:
+        raise refuse(f"its shape has {len(shape):,} sizes")
     if not isinstance(code, str):
         raise refuse("it names no encoding")
     if not (
