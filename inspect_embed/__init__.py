@@ -27,6 +27,7 @@ _PUBLIC = {
     "open_checkpoint": "inspect_embed.checkpoint",
     "params": "inspect_embed.analyses.params",
     "positions": "inspect_embed.analyses.positions",
+    "project": "inspect_embed.analyses.project",
     "similarity": "inspect_embed.analyses.similarity",
     "sinusoidal_positions": "inspect_embed.analyses.positions",
     "tokens": "inspect_embed.analyses.tokens",
@@ -42,6 +43,7 @@ if TYPE_CHECKING:
     from inspect_embed.analyses.neighbors import neighbors
     from inspect_embed.analyses.params import params
     from inspect_embed.analyses.positions import positions, sinusoidal_positions
+    from inspect_embed.analyses.project import project
     from inspect_embed.analyses.similarity import similarity
     from inspect_embed.analyses.tokens import tokens
     from inspect_embed.analyses.vector import vector

@@ -82,7 +82,11 @@ class Lines:
 
 @dataclass(frozen=True, slots=True)
 class Scatter:
-    """Labelled points; `groups` names each point's group ("" for none)."""
+    """Labelled points; `groups` names each point's group ("" for none).
+
+    `neighbors` lists the points that are truly nearest to each, nearest first, as (point, distance), where the
+    points are a map of something wider; `path` joins the points in order.
+    """
 
     x: Sequence[float]
     y: Sequence[float]
@@ -96,6 +100,7 @@ class Scatter:
     ids: Sequence[int] = ()
     caption: str = ""
     path: bool = False
+    neighbors: Sequence[Sequence[tuple[int, float]]] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,7 +137,8 @@ class Report:
     """An answer, ready to be written.
 
     `blocks` are shown in order; `sheet` is the one table that CSV holds, with every row at full precision;
-    `figures` are what a figure file shows, the first unless another is asked for by its key.
+    `figures` are what a figure file shows, the first unless another is asked for by its key; `arrays` what a
+    file of arrays holds, by name: numbers, or texts that belong to their rows.
     """
 
     title: str
@@ -140,6 +146,7 @@ class Report:
     blocks: tuple[Block, ...] = ()
     sheet: Grid | None = None
     figures: dict[str, Block] = field(default_factory=dict)
+    arrays: dict[str, Any] = field(default_factory=dict)
 
     def _repr_html_(self) -> str:
         return "".join(_html(self))

@@ -25,6 +25,7 @@ COMMANDS = (
     ("similarity", "How alike words are, pair by pair."),
     ("neighbors", "The tokens nearest to a word."),
     ("params", "The ledger of parameters, and each part's share."),
+    ("project", "Maps of tokens for slides: PCA, t-SNE, UMAP; as a figure, a page, coordinates."),
     ("positions", "How alike positions are, by distance and by place; wavelengths; slopes."),
     ("health", "Rows that are zero, broken, doubled, hardly trained; the shape of the whole."),
 )

@@ -14,12 +14,13 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from inspect_embed.errors import OutputError, TokenError
-from inspect_embed.outputs import FIGURES, OUTPUTS
-from inspect_embed.report import Report, translate
+from inspect_embed.outputs import FIGURES, OUTPUTS, Style
+from inspect_embed.report import Note, Report, translate
 
 if TYPE_CHECKING:
     from inspect_embed.checkpoint import Checkpoint
 
+_STYLE = "inspect_embed.figure"
 Function = TypeVar("Function", bound=Callable[..., Any])
 
 checkpoint_argument = click.argument("checkpoint", metavar="CKPT")
@@ -65,6 +66,71 @@ def common_options(function: Function) -> Function:
     ):
         function = option(function)
     return function
+
+
+def figure_options(function: Function) -> Function:
+    """The options of commands that draw; `write_answer` reads them."""
+
+    def keep(ctx: click.Context, param: click.Parameter, value: Any) -> None:
+        ctx.meta[f"{_STYLE}.{param.name}"] = value
+
+    for option in reversed(
+        (
+            click.option(
+                "--theme",
+                type=click.Choice(["light", "dark"]),
+                default="light",
+                show_default=True,
+                expose_value=False,
+                callback=keep,
+                help="Colours of the figure.",
+            ),
+            click.option(
+                "--transparent",
+                is_flag=True,
+                expose_value=False,
+                callback=keep,
+                help="Leave the figure's background out.",
+            ),
+            click.option(
+                "--size",
+                type=_Size(),
+                default="1920x1080",
+                show_default=True,
+                expose_value=False,
+                callback=keep,
+                help="Size of the figure in pixels.",
+            ),
+        )
+    ):
+        function = option(function)
+    return function
+
+
+class _Size(click.ParamType):  # type: ignore[type-arg, unused-ignore]
+    """Width x height in pixels."""
+
+    name = "WxH"
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> tuple[int, int]:
+        width, _, height = str(value).lower().partition("x")
+        if not (width.isdecimal() and height.isdecimal()):
+            self.fail(f"{value!r} is no size; give one like 1920x1080", param, ctx)
+        size = int(width), int(height)
+        if not (all(320 <= side <= 16_384 for side in size) and 1 / 3 <= size[0] / size[1] <= 4):
+            self.fail(f"{value}: each side has 320 to 16,384 pixels, and the width 1/3 to 4 heights", param, ctx)
+        return size
+
+
+def _style() -> Style:
+    """How the figure is to look, as the options of the running command say."""
+    meta = click.get_current_context().meta
+    width, height = meta.get(f"{_STYLE}.size", (1920, 1080))
+    return Style(
+        meta.get(f"{_STYLE}.theme", "light"), meta.get(f"{_STYLE}.transparent", False), width, height
+    )
 
 
 def open_ckpt(path: str, tokenizer: str | None, allow_partial: bool) -> Checkpoint:
@@ -119,7 +185,11 @@ def write_answer(
     if name in FIGURES:
         if output is None or to_stream:
             raise click.UsageError("a figure needs a file: give -o FILE")
-        content = module.render(report, Path(output).suffix.lower())
+        drawing = module.draw(report, Path(output).suffix.lower(), _style())
+        content = drawing.content
+        notes = [block.text for block in report.blocks if isinstance(block, Note)]
+        for note in (*notes, *drawing.notes):
+            sys.stderr.write(f"note: {note}\n")
     else:
         content = module.render(report)
     if name == "json" and (ascii_ or (to_stream and not _can_write("\U0010ffff", sys.stdout.encoding))):

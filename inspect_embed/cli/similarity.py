@@ -7,6 +7,7 @@ import click
 from inspect_embed.cli.options import (
     checkpoint_argument,
     common_options,
+    figure_options,
     mean_option,
     open_ckpt,
     read_words,
@@ -34,6 +35,7 @@ from inspect_embed.cli.options import (
 @table_option("input", "output", "position")
 @mean_option
 @words_file_option
+@figure_options
 @common_options
 def command(
     checkpoint: str,
@@ -56,6 +58,7 @@ def command(
     Examples:
       inspect-embed similarity checkpoints/toy ·girl ·boy ·red ·blue
       inspect-embed similarity checkpoints/toy ·girl ·boy --explain
+      inspect-embed similarity checkpoints/toy ·girl ·boy ·red ·blue -o grid.png --theme dark
     """
     from inspect_embed.analyses.similarity import similarity
 
