@@ -137,7 +137,7 @@ INPUT_LEAVES: tuple[tuple[str, ...], ...] = (
 FURTHER_LEAVES = (
     "entity_embeddings", "xpath_tag_sub_embeddings", "xpath_subs_sub_embeddings", "unit_embedding", "embed_audio_tokens",
     "audio_embeddings", "codebook_embeddings", "vision_embed_tokens", "embed_tokens_per_layer",
-    "shape_embed", "pronunciation_embed", "embed_char",
+    "shape_embed", "pronunciation_embed", "embed_char", "per_layer_token_embd",
 )  # fmt: skip
 """Names of tables of other ids than those of text."""
 
@@ -167,11 +167,11 @@ POSITION_LEAVES = (
 
 RELATIVE_LEAVES = (
     "relative_attention_bias", "rel_embeddings", "r_w_bias", "r_r_bias", "emb_rel_k", "emb_rel_v", "distance_embedding",
-    "relative_bias", "rel_logits_proj", "relative_position_bias", "rel_pos_bias", "rel_attn_bias",
+    "relative_bias", "rel_logits_proj", "relative_position_bias", "rel_pos_bias", "rel_attn_bias", "attn_rel_b",
 )  # fmt: skip
 """Names of what only relative positions need."""
 
-RECURRENT_LEAVES = ("A_log", "time_decay", "time_mix_key", "time_maa_k", "dt_bias", "igate_preact")
+RECURRENT_LEAVES = ("A_log", "time_decay", "time_mix_key", "time_maa_k", "dt_bias", "igate_preact", "ssm_a")
 """Names of what recurrent layers (state-space, RWKV, xLSTM) have; such models need no positions."""
 
 ROPE_LEAVES = ("inv_freq", "rope.freqs", "freqs_cis", "freqs_cos")
@@ -266,6 +266,10 @@ BUFFER_LEAVES: Mapping[str, str] = {
     "freqs_cos": "rotary angles, computed",
     "freqs_sin": "rotary angles, computed",
     "rope.freqs": "rotary frequencies, computed",
+    "rope_freqs": "factors of rotary frequencies, computed",
+    "rope_factors_long": "factors of rotary frequencies, computed",
+    "rope_factors_short": "factors of rotary frequencies, computed",
+    "exp_probs_b.bias": "balances the experts, not learned by gradient",
     "cos_cached": "rotary angles, computed",
     "sin_cached": "rotary angles, computed",
     "running_mean": "running statistics of batch normalisation",
@@ -340,7 +344,9 @@ BASE_MODULES = frozenset((
 ))  # fmt: skip
 """Modules that hold the whole model without its head: a file with nothing beside them has a tied head."""
 
-GENERATIVE_ROOTS = frozenset(("wte", "h", "tokens_embed", "embed_in", "model", "transformer", "decoder", "layers"))
+GENERATIVE_ROOTS = frozenset(
+    ("wte", "h", "tokens_embed", "embed_in", "model", "transformer", "decoder", "layers")
+)
 """Modules at the root of models that write text."""
 
 SQUARE_ROOT_KEYS = ("scale_embedding", "rescale_embeddings", "embeddings_scale_by_sqrt_dim")
@@ -351,6 +357,8 @@ FACTOR_KEYS = ("embedding_multiplier", "scale_emb", "embedding_multiplier_scale"
 
 ADDITIONS: Mapping[str, str] = {
     "token_type_embeddings": "The row of the token's type (its segment) is added.",
+    "token_types": "The row of the token's type (its segment) is added.",
+    "token_embd_norm": "The sum is normalised.",
     "token_type_embeddings_0": "Rows of several token types (segment, column, row and the like) are added.",
     "task_type_embeddings": "The row of the task is added.",
     "lang_embeddings": "The row of the language is added.",
@@ -553,7 +561,7 @@ FAMILIES: tuple[Family, ...] = (
     # -- positions that neither names nor config tell
     Family(
         "BLOOM",
-        ("bloom",),
+        ("bloom", "gpt_refact"),
         "modeling_bloom.py, build_alibi_tensor",
         position_kinds=("alibi",),
     ),
@@ -613,7 +621,7 @@ FAMILIES: tuple[Family, ...] = (
         "Rotary by default",
         (
             "llama", "mistral", "mixtral", "gpt_neox", "gpt_neox_japanese", "gptj", "codegen", "falcon", "RefinedWeb",
-            "RefinedWebModel", "persimmon", "phi", "phi-msft", "stablelm", "stablelm_epoch", "olmo", "chatglm", "baichuan",
+            "RefinedWebModel", "persimmon", "phi", "phi-msft", "stablelm", "stablelm_epoch", "olmo", "chatglm",
             "internlm", "internlm2", "qwen", "qwen2", "xverse", "yi", "Yi", "aquila", "deepseek", "cohere", "dbrx",
             "starcoder2", "nomic_bert", "hf_olmo", "minicpm", "open_llama",
         ),
@@ -845,7 +853,9 @@ def _select(names: list[str], endings: Iterable[str], leaves: frozenset[str]) ->
         if word.rpartition(".")[2][-3:] not in last_letters:
             continue
         split = _split(ending)
-        if split.leaf in last_words or (not split.modules and any(w.endswith(split.leaf) for w in last_words)):
+        if split.leaf in last_words or (
+            not split.modules and any(w.endswith(split.leaf) for w in last_words)
+        ):
             wanted.add(ending)
     found = [_split(name) for name in names if name[-_TAIL:] in wanted]
     return [name for name in found if name.leaf in leaves or name.last_two in leaves]
@@ -855,6 +865,7 @@ def _select(names: list[str], endings: Iterable[str], leaves: frozenset[str]) ->
 
 _TEXT_CONFIG_KEYS = (
     "text_config", "llm_config", "language_config", "thinker_config", "vlm_config", "detector_config", "text_encoder",
+    "lm_config", "language_model_config", "text_model_config", "text_encoder_config", "text_backbone_config", "text_cfg",
     "decoder", "encoder", "generator", "encoder_config", "decoder_config",
 )  # fmt: skip
 
@@ -1060,7 +1071,9 @@ def _rank_inputs(evidence: _Evidence) -> tuple[list[_Name], list[_Name]]:
     recorded = [name for name in evidence.with_tail(tails) if len(evidence.shape(name)) == 2]
     ranked: list[tuple[tuple[bool, bool, int, bool, int], _Name]] = []
     further: list[_Name] = []
-    numbered = Counter((name.path, name.leaf) for name in evidence.with_leaf(_LEAF_RANKS) if name.number is not None)
+    numbered = Counter(
+        (name.path, name.leaf) for name in evidence.with_leaf(_LEAF_RANKS) if name.number is not None
+    )
     for name in evidence.with_leaf((*_LEAF_RANKS, *FURTHER_LEAVES)):
         if name in recorded:
             continue
@@ -1103,7 +1116,9 @@ def _equally_good(evidence: _Evidence, inputs: list[_Name]) -> tuple[TensorEntry
     same = [
         name
         for name in inputs
-        if name.leaf == best.leaf and name.in_layer == best.in_layer and bool(name.number) == bool(best.number)
+        if name.leaf == best.leaf
+        and name.in_layer == best.in_layer
+        and bool(name.number) == bool(best.number)
     ]
     return tuple(evidence.tensors[name.full] for name in same) if len(same) > 1 else ()
 
@@ -1142,11 +1157,16 @@ def _judge_tied(evidence: _Evidence, best: _Name | None, head: _Name | None, not
         return False
     if best is None:
         return None
+    other_names = [other for other, listed in evidence.tensors.aliases.items() if listed == best.full]
+    if any(_split(other).leaf in _HEAD_RANKS for other in other_names):
+        return True
     class_name = evidence.config.class_name
     if class_name is not None:
         if any(class_name in family.classes_without_head for family in evidence.families):
             return None
-        if any(class_name in family.classes_with_head for family in evidence.families) or HEAD_CLASSES.search(class_name):
+        if any(class_name in family.classes_with_head for family in evidence.families) or HEAD_CLASSES.search(
+            class_name
+        ):
             if says_tied is False:
                 notes.append(
                     "config.json says that the output head is not tied to the token table, and the file holds no head: "
@@ -1158,10 +1178,14 @@ def _judge_tied(evidence: _Evidence, best: _Name | None, head: _Name | None, not
         return True
     roots = _roots(evidence.names)
     if _has_remains(evidence.names, roots) or (len(roots) == 1 and roots <= BASE_MODULES and best.modules):
-        notes.append("No config names the class of the model: that its output head is tied is told from the names alone.")
+        notes.append(
+            "No config names the class of the model: that its output head is tied is told from the names alone."
+        )
         return True
     if evidence.config.outer and says_tied is None and roots & GENERATIVE_ROOTS:
-        notes.append("config.json does not say whether the output head is tied; the file holds none: taken as tied.")
+        notes.append(
+            "config.json does not say whether the output head is tied; the file holds none: taken as tied."
+        )
         return True
     notes.append("The file holds no output head, and nothing tells whether the model has one.")
     return None
@@ -1188,12 +1212,23 @@ def _find_positions(evidence: _Evidence, best: _Name | None, notes: list[str]) -
     )
     chosen = [name for name in evidence.found if name.ends_in(tails)]
     kinds = next((family.position_kinds for family in evidence.families if family.position_kinds), None)
-    if not chosen and (kinds is None or set(kinds) & {"learned", "sinusoidal"}) and not evidence.reads_no_text:
+    if (
+        not chosen
+        and (kinds is None or set(kinds) & {"learned", "sinusoidal"})
+        and not evidence.reads_no_text
+    ):
         for name in evidence.with_leaf(POSITION_LEAVES):
             shape = evidence.shape(name)
-            if not (len(shape) == 2 or (len(shape) in (3, 4) and set(shape[:-2]) == {1})) or min(shape[-2:]) < 2:
+            if (
+                not (len(shape) == 2 or (len(shape) in (3, 4) and set(shape[:-2]) == {1}))
+                or min(shape[-2:]) < 2
+            ):
                 continue
-            if name.foreign or name.in_layer or any(name.path + s in evidence.tensors for s in IMAGE_SIBLINGS):
+            if (
+                name.foreign
+                or name.in_layer
+                or any(name.path + s in evidence.tensors for s in IMAGE_SIBLINGS)
+            ):
                 continue
             if best is None and not (name.leaf in ("wpe", "positions_embed") and evidence.may_lack_tensors):
                 continue
@@ -1222,7 +1257,9 @@ def _first_row(evidence: _Evidence, name: _Name, notes: list[str]) -> int:
     else:
         told = ""
     if first:
-        notes.append(f"Position p is row p + {first} of {name.full}: the first rows stand for no position{told}.")
+        notes.append(
+            f"Position p is row p + {first} of {name.full}: the first rows stand for no position{told}."
+        )
     if lengths and not lengths & {rows, rows - first} and len(shape) == 2:
         said = " or ".join(f"{length:,}" for length in sorted(lengths))
         notes.append(f"{name.full} has {rows:,} rows; config.json says {said} positions.")
@@ -1329,7 +1366,8 @@ def _find_additions(evidence: _Evidence, best: _Name | None) -> tuple[tuple[str,
 
 def _find_norm(evidence: _Evidence, best: _Name) -> list[str]:
     """The norm that lies beside the token table in its module."""
-    found = any(f"{best.path}{norm}.weight" in evidence.tensors for norm in NORMS_OF_EMBEDDINGS)
+    numbers = (f"{best.path}{norm}.{part}" for norm in NORMS_OF_EMBEDDINGS for part in ("weight", "gamma"))
+    found = any(name in evidence.tensors for name in numbers)
     return ["The sum is normalised."] if found else []
 
 
@@ -1377,7 +1415,9 @@ def judge_buffers(tensors: TensorSet, config: Mapping[str, Any]) -> JudgedBuffer
     families = _applicable(read, names)
     kept = tuple(tail for family in families for tail in family.parameters)
     recorded = tuple(tail for family in families for tail in family.buffers)
-    leaves = frozenset((*BUFFER_LEAVES, *MASK_LEAVES, *DOUBTFUL, *(".".join(tail.split(".")[-2:]) for tail in recorded)))
+    leaves = frozenset(
+        (*BUFFER_LEAVES, *MASK_LEAVES, *DOUBTFUL, *(".".join(tail.split(".")[-2:]) for tail in recorded))
+    )
     reasons: dict[str, str] = {}
     doubts: dict[str, list[str]] = {}
     endings = _endings(names)
@@ -1403,7 +1443,8 @@ def judge_buffers(tensors: TensorSet, config: Mapping[str, Any]) -> JudgedBuffer
     whole = {
         ending
         for ending, one in one_of_each.items()
-        if ending.rpartition(".")[2] not in QUANTISED_INTEGERS and tensors[one].encoding.name in INTEGERS_NEVER_LEARNED
+        if ending.rpartition(".")[2] not in QUANTISED_INTEGERS
+        and tensors[one].encoding.name in INTEGERS_NEVER_LEARNED
     }
     if whole:
         for one in names:
