@@ -35,6 +35,7 @@ _MOST_PAIRS = 100_000
 _MOST_TENSORS = 1 << 20
 _MOST_DIMENSIONS = 8
 _DEEPEST_LIST = 4
+_LARGEST_SIZE = 1 << 60
 _AGAIN = "Fetch the file again."
 
 _TYPES: Mapping[int, str] = {
@@ -236,6 +237,11 @@ def _make_entry(header: Header, place: int, n_tokens: int | None, tensors: GGUFT
         )
     start = header.data_start + listed.offset
     n_elements = math.prod(shape)
+    if max(n_elements, start) >= _LARGEST_SIZE:
+        raise DamagedFileError(
+            f"The header of {header.name} is damaged at {listed.name!r}: no file holds so many numbers.",
+            _AGAIN,
+        )
     encoding = ENCODINGS.get(_TYPES.get(listed.kind, ""))
     if encoding is None:
         # What can be told is how many bytes lie between this tensor and the next.
