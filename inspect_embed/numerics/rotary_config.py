@@ -190,12 +190,15 @@ def _read_rope(
         return plain
     rope = replace(plain, kind=kind, scaling=_read_scaling(part, configs, layered))
     missing = [key for key in _NEEDED.get(kind, ()) if getattr(rope.scaling, key) is None]
+    if kind != "default" and part.get("factor") is not None and rope.scaling.factor is None:
+        missing = ["factor"]
     try:
         if not missing:
             frequencies(rope)
+            frequencies(rope, int(max(rope.context or 0, rope.scaling.original or 0)) + 1)
             attention_factor(rope)
             return rope
-        reason = f"it states no usable {' and '.join(missing)}"
+        reason = f"no usable {' and '.join(missing)}"
     except (ValueError, ArithmeticError) as error:
         reason = str(error)
     notes.append(
