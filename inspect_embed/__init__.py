@@ -20,6 +20,8 @@ _PUBLIC = {
     "Checkpoint": "inspect_embed.checkpoint",
     "EmbeddingTable": "inspect_embed.table",
     "InspectEmbedError": "inspect_embed.errors",
+    "compare": "inspect_embed.analyses.compare",
+    "compare_series": "inspect_embed.analyses.compare",
     "embed": "inspect_embed.analyses.embed",
     "health": "inspect_embed.analyses.health",
     "info": "inspect_embed.analyses.info",
@@ -37,6 +39,7 @@ _PUBLIC = {
 __all__ = sorted(_PUBLIC)
 
 if TYPE_CHECKING:
+    from inspect_embed.analyses.compare import compare, compare_series
     from inspect_embed.analyses.embed import embed
     from inspect_embed.analyses.health import health
     from inspect_embed.analyses.info import info

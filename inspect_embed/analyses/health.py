@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
+from math import isnan
 from typing import TYPE_CHECKING
 
 from inspect_embed.checkpoint import Checkpoint, TableFacts
@@ -491,7 +492,7 @@ def _rank_undertrained(
             name,
             INDICATORS[name],
             f"{used.role} table {used.tensor.name}",
-            told if told == told else None,
+            None if isnan(told) else told,
         )
     chosen = next(
         (

@@ -28,6 +28,7 @@ COMMANDS = (
     ("project", "Maps of tokens for slides: PCA, t-SNE, UMAP; as a figure, a page, coordinates."),
     ("positions", "How alike positions are, by distance and by place; wavelengths; slopes."),
     ("health", "Rows that are zero, broken, doubled, hardly trained; the shape of the whole."),
+    ("compare", "What changed between two checkpoints, or along a series of them."),
 )
 """The commands and what each answers; each is a module of this package."""
 
