@@ -39,8 +39,16 @@ def find(shapes: dict[str, tuple[int, ...]], config: dict[str, Any] | None = Non
 # --- names that wear prefixes, and names of other libraries -----------------------------------------------------
 
 ELSEWHERE = {
-    "GPT-2 on the hub": ({"wte.weight": (50, 8), "wpe.weight": (16, 8), "h.0.attn.bias": (1, 1, 16, 16)}, "wte.weight", None),
-    "one wrapped tensor": ({"module._orig_mod.transformer.wte.weight": (10, 4)}, "module._orig_mod.transformer.wte.weight", None),
+    "GPT-2 on the hub": (
+        {"wte.weight": (50, 8), "wpe.weight": (16, 8), "h.0.attn.bias": (1, 1, 16, 16)},
+        "wte.weight",
+        None,
+    ),
+    "one wrapped tensor": (
+        {"module._orig_mod.transformer.wte.weight": (10, 4)},
+        "module._orig_mod.transformer.wte.weight",
+        None,
+    ),
     "compiled nanoGPT": (
         {
             "_orig_mod.transformer.wte.weight": (50, 8),
@@ -121,13 +129,21 @@ ELSEWHERE = {
         "token_emb.emb.weight",
         "to_logits.weight",
     ),
-    "TransformerLens": ({"embed.W_E": (50, 8), "pos_embed.W_pos": (16, 8), "unembed.W_U": (8, 50)}, "embed.W_E", None),
+    "TransformerLens": (
+        {"embed.W_E": (50, 8), "pos_embed.W_pos": (16, 8), "unembed.W_U": (8, 50)},
+        "embed.W_E",
+        None,
+    ),
     "the annotated transformer": (
         {"src_embed.0.lut.weight": (50, 8), "src_embed.1.pe": (1, 16, 8), "generator.proj.weight": (50, 8)},
         "src_embed.0.lut.weight",
         "generator.proj.weight",
     ),
-    "GGUF's names": ({"token_embd.weight": (50, 8), "output.weight": (50, 8)}, "token_embd.weight", "output.weight"),
+    "GGUF's names": (
+        {"token_embd.weight": (50, 8), "output.weight": (50, 8)},
+        "token_embd.weight",
+        "output.weight",
+    ),
     "sentence-transformers": (
         {"0.auto_model.embeddings.word_embeddings.weight": (50, 8)},
         "0.auto_model.embeddings.word_embeddings.weight",
@@ -171,7 +187,9 @@ def test_tables_are_found_by_names_alone_under_the_names_of_any_library(library:
         (ELSEWHERE["TransformerLens"][0], "pos_embed.W_pos"),
     ],
 )
-def test_only_the_text_models_position_table_is_taken(shapes: dict[str, tuple[int, ...]], position_table: str) -> None:
+def test_only_the_text_models_position_table_is_taken(
+    shapes: dict[str, tuple[int, ...]], position_table: str
+) -> None:
     found = find(shapes)
     assert [table.entry.name for table in found.positions] == [position_table]
     assert found.position_kinds == ("learned",)
@@ -184,7 +202,10 @@ def test_only_the_text_models_position_table_is_taken(shapes: dict[str, tuple[in
         {"weight": (50,)},
         {"classifier.weight": (10, 8)},
         {"quantizer.layers.0.codebook.embed": (1024, 8), "encoder.weight": (8, 8)},
-        {"vision_model.embeddings.position_embedding.weight": (50, 8), "vision_model.embeddings.class_embedding": (8,)},
+        {
+            "vision_model.embeddings.position_embedding.weight": (50, 8),
+            "vision_model.embeddings.class_embedding": (8,),
+        },
         {"conv_in.weight": (8, 4, 3, 3), "time_embedding.embedding.weight": (50, 8)},
         {},
     ],
@@ -212,7 +233,10 @@ def test_a_head_is_not_taken_for_the_token_table_while_there_is_one() -> None:
     )
     assert name_of(found.input) == "encoder.embed_tokens.weight"
     assert name_of(found.output) == "lm_head.weight"
-    assert [entry.name for entry in found.ambiguous] == ["encoder.embed_tokens.weight", "decoder.embed_tokens.weight"]
+    assert [entry.name for entry in found.ambiguous] == [
+        "encoder.embed_tokens.weight",
+        "decoder.embed_tokens.weight",
+    ]
     assert found.position_kinds == ("relative",)
 
 
@@ -226,7 +250,10 @@ def test_a_shared_table_settles_what_encoder_and_decoder_leave_open() -> None:
     )
     assert name_of(found.input) == "shared.weight"
     assert found.ambiguous == ()
-    assert {entry.name for entry in found.candidates} == {"encoder.embed_tokens.weight", "decoder.embed_tokens.weight"}
+    assert {entry.name for entry in found.candidates} == {
+        "encoder.embed_tokens.weight",
+        "decoder.embed_tokens.weight",
+    }
 
 
 def test_a_table_stored_under_the_heads_name_is_the_token_table_only_where_config_says_tied() -> None:
@@ -298,7 +325,9 @@ def test_the_file_decides_whether_the_head_is_tied_and_a_contradiction_is_a_note
         ({}, None),
     ],
 )
-def test_without_a_head_in_the_file_the_class_tells_whether_there_is_one(config: dict[str, Any], tied: bool | None) -> None:
+def test_without_a_head_in_the_file_the_class_tells_whether_there_is_one(
+    config: dict[str, Any], tied: bool | None
+) -> None:
     found = find({"wte.weight": (50, 8), "wpe.weight": (16, 8), "ln_f.weight": (8,)}, config)
     assert found.tied is tied
     if not config:
@@ -314,7 +343,9 @@ def test_without_a_head_in_the_file_the_class_tells_whether_there_is_one(config:
         ("0.auto_model.embeddings.word_embeddings.weight", None),
     ],
 )
-def test_without_config_a_model_wrapped_for_a_head_that_is_not_there_has_a_tied_one(name: str, tied: bool | None) -> None:
+def test_without_config_a_model_wrapped_for_a_head_that_is_not_there_has_a_tied_one(
+    name: str, tied: bool | None
+) -> None:
     assert find({name: (50, 8)}).tied is tied
 
 
@@ -336,7 +367,9 @@ def test_two_rows_come_before_the_first_position_of_opt() -> None:
         {"model_type": "opt", "max_position_embeddings": 6},
     )
     assert found.positions[0].first_used_row == 2
-    assert found.notes.count("Position p is row p + 2 of decoder.embed_positions.weight: the first rows stand for no position.")
+    assert found.notes.count(
+        "Position p is row p + 2 of decoder.embed_positions.weight: the first rows stand for no position."
+    )
 
 
 @pytest.mark.parametrize(
@@ -355,7 +388,9 @@ def test_two_rows_come_before_the_first_position_of_opt() -> None:
         ({}, 2),
     ],
 )
-def test_the_row_of_the_first_position_follows_the_family_the_padding_or_the_shape(config: dict[str, Any], first: int) -> None:
+def test_the_row_of_the_first_position_follows_the_family_the_padding_or_the_shape(
+    config: dict[str, Any], first: int
+) -> None:
     shapes = {"embeddings.word_embeddings.weight": (50, 8), "embeddings.position_embeddings.weight": (514, 8)}
     assert [table.first_used_row for table in find(shapes, config).positions] == [first]
 
@@ -408,7 +443,9 @@ def test_the_kind_of_positions_comes_from_config_and_record_where_no_table_tells
     found = find({"model.embed_tokens.weight": (50, 8)}, config)
     assert found.positions == ()
     assert found.position_kinds == kinds
-    assert ("Neither config nor tensors tell which kind of positions the model uses." in found.notes) == (kinds == ())
+    assert ("Neither config nor tensors tell which kind of positions the model uses." in found.notes) == (
+        kinds == ()
+    )
 
 
 def test_recurrent_layers_without_anything_else_need_no_positions() -> None:
@@ -457,13 +494,20 @@ def test_what_is_added_and_scaled_before_the_first_layer_is_said() -> None:
             "embeddings.LayerNorm.weight": (8,),
         }
     )
-    assert bert.input_additions == ("The row of the token's type (its segment) is added.", "The sum is normalised.")
-    gemma = find({"embed_tokens.weight": (50, 16), "norm.weight": (16,)}, {"model_type": "gemma2", "hidden_size": 16})
+    assert bert.input_additions == (
+        "The row of the token's type (its segment) is added.",
+        "The sum is normalised.",
+    )
+    gemma = find(
+        {"embed_tokens.weight": (50, 16), "norm.weight": (16,)}, {"model_type": "gemma2", "hidden_size": 16}
+    )
     assert gemma.input_scale == 4.0
     assert gemma.input_additions == ("The token row is multiplied by sqrt(16) = 4.",)
     scaled = find({"embed_tokens.weight": (50, 16)}, {"model_type": "granite", "embedding_multiplier": 12})
     assert scaled.input_scale == 12.0
-    assert find({"shared.weight": (50, 16)}, {"model_type": "bart", "scale_embedding": True}).input_scale == 4.0
+    assert (
+        find({"shared.weight": (50, 16)}, {"model_type": "bart", "scale_embedding": True}).input_scale == 4.0
+    )
     plain = find({"wte.weight": (50, 16), "ln_f.weight": (16,)}, GPT2)
     assert plain.input_scale is None
     assert plain.input_additions == ()
@@ -506,7 +550,10 @@ def test_a_whole_model_with_low_rank_factors_inside_is_no_adapter() -> None:
     [
         ("model.embed_tokens.weight", ["model.embed_tokens.scales", "model.embed_tokens.biases"]),
         ("model.embed_tokens.weight", ["model.embed_tokens.weight_scale_inv"]),
-        ("model.embed_tokens.weight", ["model.embed_tokens.weight.absmax", "model.embed_tokens.weight.quant_map"]),
+        (
+            "model.embed_tokens.weight",
+            ["model.embed_tokens.weight.absmax", "model.embed_tokens.weight.quant_map"],
+        ),
     ],
 )
 def test_the_companions_of_a_quantised_table_are_named(weight: str, companions: list[str]) -> None:
@@ -564,7 +611,10 @@ def test_whole_numbers_are_no_parameters_unless_they_are_packed() -> None:
             "layers.0.norm.weight": ["F32", [4]],
         }
     )
-    assert {buffer.entry.name for buffer in find_buffers(tensors, {})} == {"some.table_of_places", "some.flags.0"}
+    assert {buffer.entry.name for buffer in find_buffers(tensors, {})} == {
+        "some.table_of_places",
+        "some.flags.0",
+    }
 
 
 def test_frozen_batch_norms_hold_no_parameters_and_others_do() -> None:
@@ -572,7 +622,9 @@ def test_frozen_batch_norms_hold_no_parameters_and_others_do() -> None:
     assert len(find_buffers(of(frozen), {})) == 4
     learned = {**frozen, "backbone.norm.num_batches_tracked": ()}
     names = {buffer.entry.name for buffer in find_buffers(of(learned), {})}
-    assert names == {f"backbone.norm.{part}" for part in ("running_mean", "running_var", "num_batches_tracked")}
+    assert names == {
+        f"backbone.norm.{part}" for part in ("running_mean", "running_var", "num_batches_tracked")
+    }
 
 
 def test_what_only_a_record_can_tell_is_told_by_the_record_and_else_is_a_note() -> None:
@@ -582,7 +634,9 @@ def test_what_only_a_record_can_tell_is_told_by_the_record_and_else_is_a_note() 
     assert judge_buffers(of(shapes), {"model_type": "afmoe"}).notes == ()
     unknown = judge_buffers(of(shapes), {"model_type": "of_the_future"})
     assert len(unknown.buffers) == 1
-    assert [note.split(":")[0] for note in unknown.notes] == ["model.layers.0.mlp.expert_bias is counted as a buffer"]
+    assert [note.split(":")[0] for note in unknown.notes] == [
+        "model.layers.0.mlp.expert_bias is counted as a buffer"
+    ]
 
 
 def test_sam_learns_its_frequencies_and_sam_2_does_not() -> None:
@@ -615,7 +669,12 @@ KEYS = [
     "attn_config", "position_embedding_type", "peft_type", "scale_embedding", *ROPE_KEYS, *SIZE_KEYS, *LENGTH_KEYS, *FACTOR_KEYS,
 ]  # fmt: skip
 values = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=9) | st.sampled_from(["roberta", "gpt2", "opt"]),
+    st.none()
+    | st.booleans()
+    | st.integers()
+    | st.floats()
+    | st.text(max_size=9)
+    | st.sampled_from(["roberta", "gpt2", "opt"]),
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from(KEYS), inner, max_size=5),
     max_leaves=12,
 )
