@@ -643,7 +643,9 @@ def _unread_kind(name: str) -> str:
 
 
 def _open_path(path: Path) -> Vocabulary:
-    hint = "--tokenizer takes a tokenizer.json, vocab.json, vocab.txt or .gguf file, or a folder that holds one."
+    hint = (
+        "--tokenizer takes a tokenizer.json, vocab.json, vocab.txt or .gguf file, or a folder that holds one."
+    )
     if path.is_dir():
         folder = LocalFolder(path)
         vocabulary = open_vocabulary(folder)

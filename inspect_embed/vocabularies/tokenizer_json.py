@@ -53,7 +53,7 @@ def read(folder: Folder, name: str) -> Vocabulary:
         entries=entries,
         added=added,
         unknown=_unknown(model),
-        make_cutter=_cutter_maker(folder, name, model if marks.inner and kind == "BPE" else {}),
+        make_cutter=_cutter_maker(folder, name, model),
         prepends_space=bool(marks.space)
         and any(
             part.get("type") == "Prepend" and part.get("prepend") == marks.space
@@ -171,18 +171,10 @@ def _space_of(part: Mapping[str, Any]) -> str:
     return found if put == " " and isinstance(found, str) and found.strip() else ""
 
 
-def _cutter_maker(folder: Folder, name: str, prefixed: Mapping[str, Any]) -> Callable[[], Tokenizer] | str:
-    """What makes the library's tokenizer, or why it must not.
-
-    A BPE model with a prefix for inner pieces takes as many bytes off the second part of each merge as the prefix has,
-    whether it is there or not. Cutting into a character so, it ends the whole process; such files are kept from it.
-    """
-    prefix, merges = prefixed.get("continuing_subword_prefix"), prefixed.get("merges")
-    for merge in merges if isinstance(merges, list) else []:
-        parts = merge.split(" ") if isinstance(merge, str) else merge
-        second = parts[-1] if isinstance(parts, list) and parts else ""
-        if not isinstance(second, str) or not second.startswith(str(prefix)):
-            return f"A merge of {name} ends in a piece that lacks the mark {prefix!r} of inner pieces."
+def _cutter_maker(folder: Folder, name: str, model: Mapping[str, Any]) -> Callable[[], Tokenizer] | str:
+    """What makes the library's tokenizer, or why it must not."""
+    if _breaks_characters(model):
+        return f"A merge of {name} ends in a piece that lacks the model's mark of inner pieces."
 
     def make() -> Tokenizer:
         from tokenizers import Tokenizer
@@ -198,3 +190,20 @@ def _cutter_maker(folder: Folder, name: str, prefixed: Mapping[str, Any]) -> Cal
             return Tokenizer.from_str(json.dumps(content | dict.fromkeys(_NO_SAY)))
 
     return make
+
+
+def _breaks_characters(model: Mapping[str, Any]) -> bool:
+    """Whether the library would end the whole process over this model.
+
+    BPE with a mark for inner pieces takes as many bytes off the second part of each merge as the mark has, whether it
+    is there or not; where that cuts into a character, the library aborts.
+    """
+    mark, merges = model.get("continuing_subword_prefix"), model.get("merges")
+    if not isinstance(mark, str) or not mark or not isinstance(merges, list):
+        return False
+    for merge in merges:
+        parts = merge.split(" ") if isinstance(merge, str) else merge
+        second = parts[-1] if isinstance(parts, list) and parts else None
+        if not isinstance(second, str) or not second.startswith(mark):
+            return True
+    return False

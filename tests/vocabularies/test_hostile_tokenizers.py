@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tokenizer_makers import BYTE_LEVEL_PARTS, as_json, from_files, refusal_of
+from tokenizer_makers import BYTE_LEVEL_PARTS, LLAMA_PARTS, added_token, as_json, from_files, refusal_of
 
 from inspect_embed.errors import DamagedFileError, InspectEmbedError
 
@@ -130,9 +130,95 @@ def refused_in_words(call: Callable[[Any], object], argument: object) -> Inspect
     return refusal
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=150, deadline=None)
 @given(content=tokenizers | anything)
 def test_any_json_as_tokenizer_json(content: Any) -> None:
+    use({"tokenizer.json": json.dumps(content).encode()})
+
+
+odd_tokens = st.sampled_from(
+    [
+        "a",
+        "b",
+        "ab",
+        "Ġ",
+        "Ġa",
+        "▁",
+        "▁a",
+        "##a",
+        "a##b",
+        "a</w>",
+        "<0x41>",
+        "é",
+        "##é",
+        "é</w>",
+        "",
+        "<unk>",
+        "[UNK]",
+    ]
+)
+odd_normalizers = st.sampled_from(
+    [
+        None,
+        {"type": "NFD"},
+        {"type": "StripAccents"},
+        {"type": "Strip", "strip_left": True, "strip_right": True},
+        {"type": "Replace", "pattern": {"Regex": "a*"}, "content": ""},
+        *LLAMA_PARTS.values(),
+    ]
+)
+odd_pre_tokenizers = st.sampled_from(
+    [
+        None,
+        {"type": "BertPreTokenizer"},
+        {"type": "Punctuation", "behavior": "Removed"},
+        {"type": "CharDelimiterSplit", "delimiter": "a"},
+        {"type": "Split", "pattern": {"Regex": ""}, "behavior": "Isolated", "invert": False},
+        {"type": "Metaspace", "replacement": "é", "prepend_scheme": "always", "split": True},
+        BYTE_LEVEL_PARTS["pre_tokenizer"],
+    ]
+)
+
+
+@st.composite
+def odd_tokenizers(draw: st.DrawFn) -> dict[str, Any]:
+    """Files that the library takes, for the most part, and that no one would train."""
+    tokens = draw(st.lists(odd_tokens, min_size=1, max_size=8, unique=True))
+    kind = draw(st.sampled_from(["BPE", "WordPiece", "WordLevel", "Unigram"]))
+    mark = draw(st.sampled_from([None, "", "##", "é"]))
+    model: dict[str, Any] = {}
+    merges: list[list[str]] = []
+    if kind == "BPE":
+        merges = [[a, b] for a in tokens for b in tokens if a + b.removeprefix(mark or "") in tokens]
+        end = draw(st.sampled_from([None, "", "</w>", "é"]))
+        model = {
+            "continuing_subword_prefix": mark,
+            "end_of_word_suffix": end,
+            "byte_fallback": draw(st.booleans()),
+        }
+        model |= {
+            "unk_token": draw(st.sampled_from([None, tokens[0]])),
+            "dropout": draw(st.sampled_from([None, 1.0])),
+        }
+    elif kind == "WordPiece":
+        model = {"continuing_subword_prefix": mark or "", "unk_token": tokens[0]}
+    elif kind == "Unigram":
+        model = {"unk_id": draw(st.sampled_from([None, 0]))}
+    ids = [draw(st.integers(0, 9)) for _ in tokens]
+    vocab: Any = (
+        [[token, -1.0] for token in tokens] if kind == "Unigram" else dict(zip(tokens, ids, strict=True))
+    )
+    added = [
+        added_token(draw(odd_tokens), draw(st.integers(0, 20)), special=draw(st.booleans()))
+        for _ in range(draw(st.integers(0, 2)))
+    ]
+    parts = {"normalizer": draw(odd_normalizers), "pre_tokenizer": draw(odd_pre_tokenizers)}
+    return as_json(vocab, kind=kind, merges=merges, model=model, added=added, **parts)
+
+
+@settings(max_examples=200, deadline=None)
+@given(content=odd_tokenizers())
+def test_tokenizers_that_no_one_would_train(content: dict[str, Any]) -> None:
     use({"tokenizer.json": json.dumps(content).encode()})
 
 
