@@ -62,9 +62,12 @@ _SURROGATE_BYTES = re.compile(rb"(\xed[\xa0-\xb1\xb4-\xbf][\x80-\xbf])")
 
 
 def show(raw: bytes, *, ascii: bool = False) -> str:
-    """How are these bytes spelled?
+    r"""How are these bytes spelled?
 
     `ascii` spells them in ASCII alone. No two byte strings are spelled alike.
+
+    >>> print(show(b" girl"), show(b"\xe4\n"), show(b" girl", ascii=True))
+    ·girl \xe4\n \x20girl
     """
     if not raw:
         return EMPTY
@@ -94,6 +97,9 @@ def parse(text: str) -> bytes:
 
     Leading `·`, `Ġ`, `▁` and spaces are a space each. A backslash that begins no escape (`\frac`) stands for itself.
     Every text means some bytes.
+
+    >>> parse("·girl"), parse("Ġgirl"), parse(r"\xe4\n")
+    (b' girl', b' girl', b'\xe4\n')
     """
     text = recover(text)
     if text == EMPTY:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import doctest
 import os
 import subprocess
 import sys
@@ -125,6 +126,12 @@ def test_spellings(raw: bytes, shown: str) -> None:
 @pytest.mark.parametrize("typed", ["·girl", "Ġgirl", "▁girl", " girl", r"\x20girl", r"·g\u0069rl"])
 def test_every_mark_of_a_leading_space_means_the_same(typed: str) -> None:
     assert parse(typed) == b" girl"
+
+
+def test_examples() -> None:
+    results = doctest.testmod(spelling)
+    assert results.attempted
+    assert not results.failed
 
 
 def test_marks_mean_a_space_only_where_they_lead() -> None:

@@ -1,8 +1,8 @@
 """What do the rows of a token table mean? One file a vocabulary format.
 
-A format offers `NAME`, `FILES` (the names it goes by in a folder; none where it lies inside a model's file), `claims` (are these bytes mine, whatever their
-file is called?) and `read`, which gives a `Vocabulary`. Ids and tokens come from the file itself; the `tokenizers`
-library is loaded only where a text is to be cut.
+A format offers `NAME`, `FILES` (the names it goes by in a folder; none where it lies inside a model's file),
+`claims` (are these bytes mine, whatever their file is called?) and `read`, which gives a `Vocabulary`. Ids and tokens
+come from the file itself; the `tokenizers` library is loaded only where a text is to be cut.
 """
 
 from __future__ import annotations
@@ -323,8 +323,11 @@ class Vocabulary:
 
         UnknownTokenError where there is no such token, NotOneTokenError where it is several.
 
-        >>> vocabulary.find("·girl").token.text  # doctest: +SKIP
-        '·girl'
+        >>> from inspect_embed.storage.memory import MemoryFolder
+        >>> folder = MemoryFolder({"vocab.json": '{"girl": 7, "Ġgirl": 8}'.encode()})
+        >>> found = open_vocabulary(folder).find("·girl")
+        >>> found.id, found.token.raw, found.notes
+        (8, 'Ġgirl', ('Beside ·girl (id 8) there is also girl (id 7).',))
         """
         query = recover(query)
         if not query:
@@ -580,8 +583,9 @@ def open_vocabulary(
     """Which vocabulary does this checkpoint use?
 
     `tokenizer`, a file or a folder that holds one, takes the place of the checkpoint's own. `model_file` is a file of
-    the model that holds a vocabulary too, which goes before the files beside it. None where the folder has none that can be read (`explain_absence` says why); NotACheckpointError where `tokenizer` has none. A file
-    that is damaged gives way to the next, with a note; DamagedFileError where there is no next.
+    the model that holds a vocabulary too, which goes before the files beside it. None where the folder has none that
+    can be read (`explain_absence` says why); NotACheckpointError where `tokenizer` has none. A file that is damaged
+    gives way to the next, with a note; DamagedFileError where there is no next.
     """
     if tokenizer is not None:
         return _open_path(Path(tokenizer))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import doctest
 import json
 import os
 import subprocess
@@ -321,6 +322,12 @@ def test_added_tokens_stand_for_their_own_characters() -> None:
     assert "id 2" in vocabulary.find("é").notes[0]
     assert vocabulary.find("··").id == 3
     assert vocabulary.find("<｜x▁y｜>").id == 4
+
+
+def test_examples() -> None:
+    results = doctest.testmod(vocabularies)
+    assert results.attempted
+    assert not results.failed
 
 
 def test_grep() -> None:
