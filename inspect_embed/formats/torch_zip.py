@@ -36,7 +36,8 @@ SUFFIXES = (".bin", ".pt", ".pth", ".ckpt")
 INDEX_SUFFIX = ".bin.index.json"
 
 OLD_MAGIC = b"\x8a\x0al\xfc\x9cF\xf9 j\xa8P\x19"
-"""In the first pickle of a file written before version 1.6: a number by which such files are known."""
+OLD_MAGIC_IN_DIGITS = b"L119547037146038801333356L"
+"""The number by which files written before version 1.6 are known: their first pickle, in bytes or in digits."""
 
 _AGAIN = "Fetch the file again."
 _SAVE = "Save the weights with torch.save(model.state_dict(), PATH), or as a .safetensors file."
@@ -117,7 +118,7 @@ def recognizes(start: bytes) -> bool:
 
 
 def _is_old(start: bytes) -> bool:
-    return start.startswith(b"\x80") and OLD_MAGIC in start[:32]
+    return start.startswith(OLD_MAGIC_IN_DIGITS) or (start.startswith(b"\x80") and OLD_MAGIC in start[:32])
 
 
 def read_tensors(folder: Folder, chosen: str | None = None, allow_partial: bool = False) -> TorchTensors:
