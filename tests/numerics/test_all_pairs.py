@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import tracemalloc
-from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 import pytest
+from made import Array as Table
 from numpy.typing import NDArray
 from sklearn.neighbors import NearestNeighbors
 
@@ -15,21 +15,6 @@ from inspect_embed.numerics import all_pairs
 from inspect_embed.numerics.all_pairs import find_all_nearest
 
 Array = NDArray[Any]
-
-
-class Table:
-    """Rows in memory, handed out seven at a time."""
-
-    def __init__(self, E: Array) -> None:
-        self.E = E
-        self.n_rows, self.width = E.shape
-
-    def blocks(self) -> Iterator[tuple[int, Array]]:
-        for start in range(0, self.n_rows, 7):
-            yield start, self.E[start : start + 7]
-
-    def rows(self, ids: Array) -> Array:
-        return self.E[ids]
 
 
 def brute_force(E: Array, k: int, eligible: Array | None = None) -> tuple[Array, Array, Array]:
