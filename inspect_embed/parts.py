@@ -55,10 +55,12 @@ STRONG: tuple[Words, ...] = (
     ),
     Words(
         ROUTERS,
-        _words("router routers moe_statics expert_bias shared_expert_gate router_bias"),
+        _words(
+            "router routers moe_statics expert_bias shared_expert_gate ffn_gate_inp ffn_gate_inp_shexp exp_probs_b"
+        ),
         ("e_score_correction", "gating", "router"),
     ),
-    Words(EXPERTS, frozenset(), ("expert",)),
+    Words(EXPERTS, frozenset(), ("expert", "_exps", "_shexp")),
     Words(
         ATTENTION,
         _words(
@@ -75,7 +77,7 @@ STRONG: tuple[Words, ...] = (
         ),
         ("mlp", "ffn", "ffw", "feed_forward", "feedforward", "dense_h_to", "moe"),
     ),
-    Words(STATE_SPACE, _words("ssm rg_lru"), ("mamba",)),
+    Words(STATE_SPACE, _words("ssm rg_lru"), ("mamba", "ssm_")),
     Words(OTHER + "recurrent mixers", frozenset(), ("lstm", "retention")),
     Words(
         TOKEN_TYPES,
@@ -83,6 +85,10 @@ STRONG: tuple[Words, ...] = (
             "token_type_embeddings token_type_embedding segment_emb segment_embedding segment_embeddings"
             " seg_embed tokens_type_embed"
         ),
+    ),
+    Words(
+        OTHER + "inputs of each layer",
+        _words("ple per_layer_input_gate per_layer_projection per_layer_model_projection"),
     ),
     Words(OTHER + "pooler", _words("pooler sequence_summary")),
     Words(
@@ -181,7 +187,7 @@ def part_of(name: str, roots: Collection[str] = (), moe_modules: Collection[str]
 
 def is_routed(name: str) -> bool:
     """Is a tensor of the experts chosen for some tokens only? Shared experts see every token."""
-    return "shared" not in name.lower() and not name.endswith("experts.bias")
+    return "shared" not in name.lower() and "shexp" not in name and not name.endswith("experts.bias")
 
 
 def moe_modules_of(kinds: Iterable[str]) -> frozenset[str]:
