@@ -16,7 +16,7 @@ from inspect_embed.errors import DamagedFileError, shorten
 from inspect_embed.families import judge_buffers
 from inspect_embed.formats import TensorEntry, TensorSet
 from inspect_embed.parts import EXPERTS, PARTS, TABLES
-from inspect_embed.report import Bars, Block, Column, Fact, Facts, Grid, Note, Report, Result
+from inspect_embed.report import Bars, Block, Column, Fact, Facts, Grid, Heatmap, Note, Report, Result
 from inspect_embed.schemes import NOTHING_PACKED, Packing, is_suspect, read_packing
 
 WAYS = ("part", "layer", "module", "tensor", "encoding")
@@ -24,7 +24,7 @@ WAYS = ("part", "layer", "module", "tensor", "encoding")
 
 OUTSIDE_LAYERS = "outside the layers"
 _ROUTED = "experts, routed"
-_BAR = 32
+_BAR, _MOST_BARS = 32, 12
 _FIRST_BLOCK, _BLOCK = 4096, 1 << 20
 
 # Where the configs of different families say how many experts there are, and how many see a token.
@@ -131,15 +131,29 @@ class Params(Result):
             )
         blocks.append(self._grid())
         blocks += map(Note, self.notes)
-        shown = [part for part in self.parts if part.parameters]
-        bars = Bars(
-            [part.part.removeprefix(names_of.OTHER) for part in shown],
-            [100 * part.share for part in shown],
-            f"share of {_total_text(self)}, %",
-            self.checkpoint,
-            ".2f",
+        return Report(self.checkpoint, self, tuple(blocks), self.sheet(), {"share": self.bars()})
+
+    def bars(self) -> Bars:
+        """The parts as bars; the smallest of many others are drawn as one."""
+        shown = [
+            (part.part.removeprefix(names_of.OTHER), part.parameters)
+            for part in self.parts
+            if part.parameters
+        ]
+        if len(shown) > _MOST_BARS:
+            rest = sum(parameters for _, parameters in shown[_MOST_BARS - 1 :])
+            shown = [*shown[: _MOST_BARS - 1], ("the rest", rest)]
+        (name,) = _short_names([self.checkpoint])
+        title = f"{name}: {self.parameters:,} parameters{' (partial)' if self.partial else ''}"
+        buffers = sum(buffer.elements for buffer in self.buffers)
+        return Bars(
+            [label for label, _ in shown],
+            [parameters for _, parameters in shown],
+            "parameters",
+            title,
+            ",d",
+            f"{buffers:,} elements of masks and other buffers are not counted" if buffers else "",
         )
-        return Report(self.checkpoint, self, tuple(blocks), self.sheet(), {"share": bars})
 
     def sheet(self) -> Grid:
         """One row for each part or group, every number at full precision."""
@@ -260,13 +274,20 @@ class ParamsSideBySide(Result):
         return Grid((Column("checkpoint"), *sheets[0].columns), rows)
 
     def _figures(self, names: Sequence[str]) -> dict[str, Block]:
-        labels: list[str] = []
-        values: list[float] = []
-        for name, found in zip(names, self.checkpoints, strict=True):
-            shown = [part for part in found.parts if part.parameters]
-            labels += [f"{name}: {part.part.removeprefix(names_of.OTHER)}" for part in shown]
-            values += [100 * part.share for part in shown]
-        return {"share": Bars(labels, values, "share of the parameters, %", " | ".join(names), ".2f")}
+        """The shares of all of them, then the bars of each."""
+        rows = list(
+            dict.fromkeys(part.part for found in self.checkpoints for part in found.parts if part.parameters)
+        )
+        shares = [{part.part: 100 * part.share for part in found.parts} for found in self.checkpoints]
+        heatmap = Heatmap(
+            [[share.get(row, 0.0) for share in shares] for row in rows],
+            [row.removeprefix(names_of.OTHER) for row in rows],
+            names,
+            "share of the parameters, %",
+            " | ".join(f"{name}: {p.parameters:,}" for name, p in zip(names, self.checkpoints, strict=True)),
+            low=0.0,
+        )
+        return {"share": heatmap, **{name: p.bars() for name, p in zip(names, self.checkpoints, strict=True)}}
 
 
 def params(
@@ -734,10 +755,6 @@ def _say(value: object) -> str:
 
 def _missing_text(found: Params) -> str:
     return f"missing: {shorten(found.missing_files)}" if found.missing_files else ""
-
-
-def _total_text(found: Params) -> str:
-    return f"{found.parameters:,} parameters{' (partial)' if found.partial else ''}"
 
 
 def _bar(share: float) -> str:

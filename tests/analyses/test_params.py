@@ -694,6 +694,10 @@ def test_several_checkpoints_stand_side_by_side(little: Path, tmp_path: Path) ->
     rows = csv.render(found.report()).splitlines()
     assert rows[0].startswith("checkpoint,part,parameters")
     assert rows[-1].startswith("other,")
+    first = next(iter(found.report().figures.values()))
+    assert list(first.column_labels) == ["little", "other"]
+    place = list(first.row_labels).index("token table")
+    assert first.values[place][1] == 100
     assert markdown.render(found.report())
 
 
@@ -708,7 +712,18 @@ def test_a_file_without_parameters_has_undefined_shares(tmp_path: Path) -> None:
 def test_the_figure_shows_the_share_of_each_part(little: Path) -> None:
     (bars,) = count(little).report().figures.values()
     assert list(bars.labels) == ["token table", "position table", "attention", "feed-forward", "norms"]
-    assert math.isclose(sum(bars.values), 100)
+    assert sum(bars.values) == count(little).parameters
+    assert f"{count(little).parameters:,}" in bars.title
+    assert "432 elements" in bars.caption
+
+
+def test_the_figure_of_many_parts_still_shows_the_whole(tmp_path: Path) -> None:
+    shapes = {f"module{'x' * n}.weight": (n + 1, 3) for n in range(30)}
+    found = count(hollow(tmp_path, {"wte.weight": (10, 4), **shapes}))
+    bars = found.report().figures["share"]
+    assert len(bars.labels) == len(bars.values) == 12
+    assert sum(bars.values) == found.parameters
+    assert (bars.labels[0], bars.labels[-1]) == ("token table", "the rest")
 
 
 def test_the_command_imports_no_numpy(little: Path) -> None:
