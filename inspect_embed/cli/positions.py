@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Literal
 
 import click
 
-from inspect_embed.cli.options import common_options, open_ckpt, write_answer
+from inspect_embed.cli.options import common_options, figure_options, open_ckpt, write_answer
 from inspect_embed.errors import MissingTableError, OutputError
 
 if TYPE_CHECKING:
@@ -75,6 +75,7 @@ def _check_size(
     help="Draw this column (counted from 0) in the figure of columns.",
 )
 @click.option("--view", type=click.Choice(_VIEWS), help="What the figure that -o draws shows.")
+@figure_options
 @common_options
 def command(
     checkpoint: str | None,

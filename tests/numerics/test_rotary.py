@@ -261,13 +261,13 @@ PARAMETERS = st.dictionaries(st.sampled_from(ROPE_KEYS), ANYTHING)
 CONFIGS = st.fixed_dictionaries(
     {},
     optional={
-        **{
-            key: ANYTHING
-            for key in (
+        **dict.fromkeys(
+            (
                 "head_dim", "hidden_size", "num_attention_heads", "max_position_embeddings", "rope_theta", "rotary_dim",
                 "layer_rope_theta", "rope_local_base_freq", "attn_config", "partial_rotary_factor", "model_type", "rope_ratio",
-            )
-        },
+            ),
+            ANYTHING,
+        ),
         "rope_scaling": ANYTHING | PARAMETERS,
         "rope_parameters": ANYTHING | PARAMETERS | st.dictionaries(st.text(max_size=3), PARAMETERS | st.none(), max_size=3),
     },
