@@ -251,7 +251,7 @@ class ParamsSideBySide(Result):
             for p in self.checkpoints
         ]
         tables = [dict(found.counted()) for found in self.checkpoints]
-        keys = list(dict.fromkeys(key for table in tables for key in table))
+        keys = _in_order(key for table in tables for key in table)
         ledger = [(line, *(found.get(line) for found in facts)) for line in lines]
         counts = [(key, *(table.get(key, (None, None))[0] for table in tables)) for key in keys]
         rows = [(key, *(table.get(key, (None, None))[1] for table in tables)) for key in keys]
@@ -771,6 +771,12 @@ def _patterns(buffers: Iterable[BufferCount]) -> Iterator[tuple[int, str, tuple[
     for (pattern, shape, reason), group in grouped.items():
         name = pattern if len(group) > 1 else group[0].tensor
         yield len(group), name, shape, sum(buffer.elements for buffer in group), reason
+
+
+def _in_order(parts: Iterable[str]) -> list[str]:
+    """Each once: the parts with a name of their own in their order, then the others as they come."""
+    found = dict.fromkeys(parts)
+    return [part for part in PARTS if part in found] + [part for part in found if part not in PARTS]
 
 
 def _short_names(locations: Sequence[str]) -> list[str]:

@@ -13,6 +13,8 @@ from typing import Any
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from made import index, random_table, safetensors, write, write_checkpoint
 
 from inspect_embed import open_checkpoint, params
@@ -724,6 +726,59 @@ def test_the_figure_of_many_parts_still_shows_the_whole(tmp_path: Path) -> None:
     assert len(bars.labels) == len(bars.values) == 12
     assert sum(bars.values) == found.parameters
     assert (bars.labels[0], bars.labels[-1]) == ("token table", "the rest")
+
+
+def test_an_adapter_alone_has_parts_too(tmp_path: Path) -> None:
+    shapes = {
+        f"base_model.model.model.layers.{n}.self_attn.q_proj.lora_{x}.weight": (4, 8)
+        for n in range(2)
+        for x in "AB"
+    }
+    found = count(hollow(tmp_path, shapes, {"peft_type": "LORA"}))
+    assert part(found, "other: adapters") == found.parameters == 4 * 32
+    assert part(found, "token table") == 0
+
+
+WORDS = st.sampled_from(
+    ("", "weight", "bias", "scales", "qweight", "experts", "gate", "router", "0", "17", "h", "wte", "lm_head", "attn", "mlp",
+     "norm", "w\nx", "qzeros", "down_proj_blocks", "down_proj_scales", "weight_scale", "SCB", "embed_tokens")
+)  # fmt: skip
+NONSENSE = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(max_size=5),
+    lambda inner: (
+        st.lists(inner, max_size=3)
+        | st.dictionaries(st.sampled_from(("bits", "group_size", "h.0")), inner, max_size=3)
+    ),
+    max_leaves=5,
+)
+KEYS = st.sampled_from(
+    ("model_type", "quantization", "quantization_config", "num_experts", "num_experts_per_tok", "text_config", "moe_topk",
+     "tie_word_embeddings", "architectures", "group_size")
+)  # fmt: skip
+
+
+@given(
+    names=st.dictionaries(
+        st.lists(WORDS, min_size=1, max_size=5).map(".".join),
+        st.tuples(
+            st.sampled_from(("F32", "U32", "U8", "I64", "F8_E4M3", "F16")),
+            st.lists(st.integers(0, 3), max_size=4).map(tuple),
+        ),
+        min_size=1,
+        max_size=12,
+    ),
+    config=st.dictionaries(KEYS, NONSENSE, max_size=5),
+    by=st.sampled_from(WAYS),
+)
+def test_every_ledger_adds_up_whatever_names_and_config_hold(
+    tmp_path_factory: pytest.TempPathFactory, names: dict[str, Any], config: dict[str, Any], by: str
+) -> None:
+    shapes = {name: shape for name, (_, shape) in names.items()}
+    codes = {name: code for name, (code, _) in names.items()}
+    found = count(hollow(tmp_path_factory.mktemp("made"), shapes, config, codes=codes), by=by)
+    assert all(item.parameters >= 0 and item.bytes >= 0 for item in (*found.parts, *found.groups))
+    json_output.render(found.report())
+    assert text.render(found.report())
 
 
 def test_the_command_imports_no_numpy(little: Path) -> None:
