@@ -37,6 +37,7 @@ MOST_LINES = 12
 """Lines of a table in text, where a sample tells as much as the whole."""
 MOST_HEADS_SHOWN = 8
 VALUES_ACROSS = 8
+DECAY_DRAWN = 512
 _SHEET_NUMBERS = 1 << 24
 _PERCENT = ".1f"
 
@@ -575,10 +576,7 @@ def _draw_decay(parts: Sequence[RotaryLayers], caption: str) -> Lines:
 
     from inspect_embed.numerics.rotary import likeness_by_distance
 
-    reach = min(parts[0].context or 1024, 1 << 20)
-    distances = np.unique(
-        np.concatenate([np.arange(min(reach, 256) + 1), np.geomspace(1, reach, 512).astype(np.int64)])
-    )
+    distances = np.arange(min(parts[0].context or DECAY_DRAWN, DECAY_DRAWN) + 1)
     series = tuple(
         Series(
             _name_layers(part),

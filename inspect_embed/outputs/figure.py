@@ -581,11 +581,21 @@ def _draw_lines(page: _Page, block: Lines) -> None:
         if scaled:
             (axes.set_xscale if axis is axes.xaxis else axes.set_yscale)("log")
             # matplotlib would write powers as formulas.
-            axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.6g}"))
+            axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.10g}"))
             axis.set_minor_formatter(FuncFormatter(lambda value, _: ""))
     axes.margins(x=0.02)
     axes.grid(True, linewidth=0.8)
     axes.tick_params(length=0)
+    _make_room(page, axes)
+
+
+def _make_room(page: _Page, axes: Axes) -> None:
+    """Move the axes to the right where their long numbers would push the label off the page."""
+    page.figure.draw_without_rendering()
+    outside = 0.012 - axes.yaxis.label.get_window_extent().x0 / page.figure.bbox.width
+    if outside > 0:
+        left, bottom, width, height = axes.get_position().bounds
+        axes.set_position((left + outside, bottom, width - outside, height))
 
 
 def _draw_bars(page: _Page, block: Bars) -> None:
