@@ -438,9 +438,8 @@ def _look_at_table(
     offset: int | None,
     columns: Sequence[int],
 ) -> Positions:
-    import numpy as np
 
-    from inspect_embed.numerics.positions import EXACT_ROWS, recognise_sinusoids
+    from inspect_embed.numerics.positions import first_rows, recognise_sinusoids
     from inspect_embed.numerics.rotary import wavelengths
 
     table = checkpoint.table("position", tensor)
@@ -463,8 +462,7 @@ def _look_at_table(
     if others:
         notes.append(f"Further position tables: {shorten(others)}; --tensor NAME shows one.")
     notes += _hold_against_config(table, first, configs)
-    sample = table.rows(np.arange(first, min(first + EXACT_ROWS, table.n_rows)))
-    made = recognise_sinusoids(sample)
+    made = recognise_sinusoids(first_rows(table, first))
     kinds = _judge_kinds(checkpoint.found.position_kinds, choice.kind if choice else "learned", made, notes)
     curve, drawn = _measure_curve(table, first)
     if drawn:
@@ -712,11 +710,11 @@ def _measure_sinusoids(table: Rows, first: int, made: Sinusoids, chosen: Sequenc
     """The table's own rows, held against what the formula says of them."""
     import numpy as np
 
-    from inspect_embed.numerics.positions import EXACT_ROWS, turning_error
+    from inspect_embed.numerics.positions import first_rows, turning_error
     from inspect_embed.numerics.vectors import distance, dot
 
     n = table.n_rows - first
-    P = table.rows(np.arange(first, min(first + EXACT_ROWS, table.n_rows))).astype(np.float64)
+    P = first_rows(table, first).astype(np.float64)
     offsets = [0, *(1 << power for power in range(n.bit_length()) if 1 << power < n)]
     starts = [start for start in (0, 10, 30) if start < n]
     ahead = {

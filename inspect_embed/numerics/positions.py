@@ -28,6 +28,8 @@ DRAWN_DISTANCES = 128
 """Distances that are looked at where pairs are drawn, powers of two besides."""
 DRAWN_PAIRS = 256
 """Pairs that are drawn at each of them."""
+SAMPLED_NUMBERS = 1 << 21
+"""Of a table that may be sinusoidal, rows of about so many numbers are looked at."""
 _LARGEST_MISFIT = 0.02
 _LARGEST_DRIFT = 0.05
 _CROSS_PRODUCTS = 1 << 34
@@ -134,6 +136,12 @@ class Sinusoids:
     named: bool
     amplitude: float
     misfit: float
+
+
+def first_rows(table: Rows, first_row: int) -> Floats:
+    """The rows from `first_row` on, as many as are needed to know sinusoids: at least 64, where there are so many."""
+    n = max(64, SAMPLED_NUMBERS // table.width)
+    return table.rows(np.arange(first_row, min(first_row + n, table.n_rows)))
 
 
 def recognise_sinusoids(P: Floats) -> Sinusoids | None:

@@ -756,7 +756,30 @@ def write_sparse(folder: Path, entry: dict[str, Any]) -> None:
     (folder / "config.json").write_text(json.dumps(entry["config"]), encoding="utf-8")
 
 
-# --- a real table --------------------------------------------------------------------------------------------
+# --- the toy, and a real table --------------------------------------------------------------------------------------------
+
+
+def test_the_toy_knows_near_places_from_far_ones(capsys: pytest.CaptureFixture[str]) -> None:
+    """Places 2 and 3 are alike, places 2 and 51 are not; near places are, and shuffled rows have no curve."""
+    folder = Path(__file__).parents[2] / "checkpoints" / "toy"
+    if not (folder / "model.safetensors").is_file():
+        pytest.skip(f"the toy is not here: {folder}")
+    stored = load_file(folder / "model.safetensors")
+    P = next(values for name, values in stored.items() if name.endswith("wpe.weight"))
+    answer = call_json(capsys, str(folder), "--place", "2", "--place", "3", "--place", "51")
+    near, far, _ = answer["places"]
+    assert (near["cosine"], far["cosine"]) == pytest.approx(
+        (cosine(P[1], P[2]), cosine(P[1], P[50])), abs=1e-12
+    )
+    assert near["cosine"] > 0.95
+    assert far["cosine"] < 0.1
+    assert (answer["n_positions"], answer["row_offset"]) == (128, 0)
+    curve = {point["distance"]: point for point in answer["curve"]}
+    assert curve[1]["mean"] > 0.95 > curve[16]["mean"] > curve[32]["mean"] > curve[64]["mean"]
+    assert abs(curve[1]["shuffled"]) < 0.3
+    status, _, err = call(capsys, str(folder), "--place", "600")
+    assert status == 1
+    assert "places run from 1 to 128" in err
 
 
 @pytest.mark.real
