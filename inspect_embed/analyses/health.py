@@ -159,7 +159,8 @@ class Candidate:
 class Undertrained:
     """Tokens in the order of the chosen indicator, the likeliest to be hardly trained first.
 
-    `threshold` is None where the indicator does not tell unused rows from others: the order is then all there is.
+    `threshold`: at or below it a token is like the unused rows, by the outer fence of their own values, and among the
+    first 2 % of the others; None where the indicator does not tell unused rows from others: the order is all there is.
     `agreement`: Spearman's rank correlation of the two indicators over all tokens. `in_common`: the share of the
     first 2 % by one indicator that are so by the other. `candidates`: `n_listed` tokens, or as many as lie below the
     threshold where they are more, and the rows known to be unused that come before the last of them.
@@ -284,22 +285,14 @@ def health(
     lengths = _measure_lengths(opened, compared)
     moments = cloud.measure_moments(opened, compared)
     variances = moments.variances()
-    undertrained = _rank_undertrained(
-        checkpoint, opened, tensor is None, reach, candidates
-    )
+    undertrained = _rank_undertrained(checkpoint, opened, tensor is None, reach, candidates)
     beyond = vocabulary.beyond(opened.n_rows) if vocabulary is not None else []
-    suspects = [
-        row
-        for row in undertrained.candidates
-        if _is_suspect(row, undertrained.threshold)
-    ]
+    suspects = [row for row in undertrained.candidates if _is_suspect(row, undertrained.threshold)]
     found = [
         _find("zero", np.flatnonzero(norms == 0), label),
         _find("not finite", np.flatnonzero(~np.isfinite(norms)), label),
         _find("equal", [row for group in equal for row in group], label),
-        _find(
-            "nearly equal", [row for group in near for row in group], label, twins.NEAR
-        ),
+        _find("nearly equal", [row for group in near for row in group], label, twins.NEAR),
         _find("without a token", np.flatnonzero(~named), label),
         _find("without a row", beyond, label),
         _find("short", [row.id for row in lengths.short], label, lengths.shorter_than),
@@ -318,9 +311,7 @@ def health(
     else:
         notes.append("Hubs and nearly equal rows were not looked for.")
     if vocabulary is None:
-        notes.append(
-            "Without a tokenizer, rows are known by id alone, and none is known to be unused."
-        )
+        notes.append("Without a tokenizer, rows are known by id alone, and none is known to be unused.")
     return Health(
         checkpoint.location,
         TableFacts.of(opened),
@@ -386,23 +377,19 @@ def _find_reach(vocabulary: Vocabulary | None) -> tuple[dict[int, str] | None, s
 def _measure_lengths(table: EmbeddingTable, compared: Bools) -> Lengths:
     import numpy as np
 
-    from inspect_embed.numerics.cloud import far_lengths
+    from inspect_embed.numerics.cloud import outer_fences
 
     norms, label = table.norms, table.labels.text
-    shorter_than, longer_than = far_lengths(norms, compared)
+    shorter_than, longer_than = outer_fences(norms[compared])
     usual = norms[compared]
     counts, edges = np.histogram(usual, _BINS)
 
     def list_odd(mask: Bools, sign: int) -> tuple[OddLength, ...]:
         rows = np.flatnonzero(mask & compared)
         rows = rows[np.argsort(sign * norms[rows], kind="stable")]
-        return tuple(
-            OddLength(row, label(row), length) for row, length in _pairs(rows, norms)
-        )
+        return tuple(OddLength(row, label(row), length) for row, length in _pairs(rows, norms))
 
-    least, first, median, third, largest = np.quantile(
-        usual, [0.0, 0.25, 0.5, 0.75, 1.0]
-    ).tolist()
+    least, first, median, third, largest = np.quantile(usual, [0.0, 0.25, 0.5, 0.75, 1.0]).tolist()
     return Lengths(
         least,
         first,
@@ -441,9 +428,7 @@ def _count_hubs(nearest: object, table: EmbeddingTable) -> Hubness:
             strict=True,
         )
     )
-    return Hubness(
-        k, len(counts), cloud.skewness(counts), int(np.count_nonzero(counts == 0)), hubs
-    )
+    return Hubness(k, len(counts), cloud.skewness(counts), int(np.count_nonzero(counts == 0)), hubs)
 
 
 # Hardly trained tokens
@@ -460,6 +445,7 @@ def _rank_undertrained(
     import numpy as np
 
     from inspect_embed.numerics import undertrained as numerics
+    from inspect_embed.numerics.cloud import outer_fences
     from inspect_embed.numerics.vectors import has_direction
 
     kind, rows, head = _kind_of_model(checkpoint, table, whole_model)
@@ -495,11 +481,7 @@ def _rank_undertrained(
             None if isnan(told) else told,
         )
     chosen = next(
-        (
-            name
-            for name, indicator in indicators.items()
-            if (indicator.separation or 0) >= TELLS
-        ),
+        (name for name, indicator in indicators.items() if (indicator.separation or 0) >= TELLS),
         next(iter(indicators)),
     )
     other = next((name for name in indicators if name != chosen), None)
@@ -507,10 +489,9 @@ def _rank_undertrained(
     threshold = None
     if tells:
         others = values[chosen][named & ~known]
-        threshold = min(
-            float(np.nanquantile(held_out[chosen][known], 0.9)),
-            float(np.nanquantile(others, SUSPECT_SHARE)),
-        )
+        # Unused rows may be equal to the last bit: their distance is then nothing but rounding.
+        usual = np.maximum(held_out[chosen][known], 1e-9 * float(np.nanmedian(others)))
+        threshold = min(outer_fences(usual)[1], float(np.nanquantile(others, SUSPECT_SHARE)))
     shown = np.flatnonzero(named & np.isfinite(values[chosen]))
     order = shown[np.lexsort((shown, values[chosen][shown]))]
     agreement, in_common = None, None
@@ -528,14 +509,9 @@ def _rank_undertrained(
         indicators[chosen],
         indicators.get(other or ""),
         _reason(kind, chosen, indicators, bool(unused)),
-        tuple(
-            Unused(sort, len(ids), _rows(ids[:SHOWN], rows.labels.text))
-            for sort, ids in unused
-        ),
+        tuple(Unused(sort, len(ids), _rows(ids[:SHOWN], rows.labels.text)) for sort, ids in unused),
         threshold,
-        0
-        if threshold is None
-        else int(np.count_nonzero(values[chosen][order] <= threshold)),
+        0 if threshold is None else int(np.count_nonzero(values[chosen][order] <= threshold)),
         agreement,
         in_common,
         n_candidates,
@@ -567,25 +543,19 @@ def _kind_of_model(
     return ("tied", rows, rows) if tied else ("untied", rows, head)
 
 
-def _find_unused(
-    table: EmbeddingTable, n: int, reach: dict[int, str] | None
-) -> list[tuple[str, list[int]]]:
+def _find_unused(table: EmbeddingTable, n: int, reach: dict[int, str] | None) -> list[tuple[str, list[int]]]:
     """Rows of the first n that no training step can have read, by sort."""
     import numpy as np
 
     from inspect_embed.numerics.vectors import has_direction
     from inspect_embed.vocabularies._reach import holds_impossible_byte
 
-    vocabulary = (
-        table.labels.vocabulary if isinstance(table.labels, TokenLabels) else None
-    )
+    vocabulary = table.labels.vocabulary if isinstance(table.labels, TokenLabels) else None
     if vocabulary is None:
         return []
     sound = has_direction(table.norms)
     sorts: dict[str, list[int]] = {
-        "rows that no token names": np.flatnonzero(
-            ~table.labels.named(table.n_rows)[:n] & sound[:n]
-        ).tolist()
+        "rows that no token names": np.flatnonzero(~table.labels.named(table.n_rows)[:n] & sound[:n]).tolist()
     }
     for id_ in vocabulary.ids():
         token = vocabulary.token(id_)
@@ -594,26 +564,18 @@ def _find_unused(
         way = None if reach is None else reach[id_]
         if token.kind == "unused":
             sorts.setdefault("reserved tokens", []).append(id_)
-        elif token.kind == "byte" and holds_impossible_byte(
-            vocabulary.bytes_of(id_) or b""
-        ):
+        elif token.kind == "byte" and holds_impossible_byte(vocabulary.bytes_of(id_) or b""):
             sorts.setdefault("bytes that no UTF-8 text holds", []).append(id_)
         elif token.kind == "byte" and way == "unreachable":
             sorts.setdefault("bytes that another token stands for", []).append(id_)
     found = [(sort, ids) for sort, ids in sorts.items() if ids]
     if not found and reach is not None:
-        ids = [
-            id_
-            for id_, way in reach.items()
-            if way == "unreachable" and id_ < n and sound[id_]
-        ]
+        ids = [id_ for id_, way in reach.items() if way == "unreachable" and id_ < n and sound[id_]]
         return [("tokens that no text reaches", ids)] if ids else []
     return found
 
 
-def _reason(
-    kind: str, chosen: str, indicators: dict[str, Indicator], unused_known: bool
-) -> str:
+def _reason(kind: str, chosen: str, indicators: dict[str, Indicator], unused_known: bool) -> str:
     """Why this indicator? A sentence."""
     meaning, preferred = MODEL_KINDS[kind]
     told = indicators[chosen].separation
@@ -621,9 +583,7 @@ def _reason(
     if not unused_known:
         return f"{start}; no row is known to be unused, so that lengths are all there is to order by."
     if told is None:
-        return (
-            f"{start}; too few rows are known to be unused to tell how well this works."
-        )
+        return f"{start}; too few rows are known to be unused to tell how well this works."
     if told < TELLS:
         return (
             f"{start}; but it tells unused rows from others in {told:.1%} of pairs only: the rows known to be "
@@ -631,11 +591,7 @@ def _reason(
         )
     if chosen != preferred[0]:
         first = indicators.get(preferred[0])
-        why = (
-            "cannot be computed"
-            if first is None
-            else f"does not tell unused rows ({first.separation:.1%})"
-        )
+        why = "cannot be computed" if first is None else f"does not tell unused rows ({first.separation:.1%})"
         return f"{start}; the {preferred[0]} {why}, the {chosen} does ({told:.1%} of pairs)."
     return f"{start}; it tells unused rows from others in {told:.1%} of pairs."
 
@@ -655,9 +611,7 @@ def _list_candidates(
 
     ordered = values[order]
     wanted = np.flatnonzero(~known[order])
-    below = (
-        0 if threshold is None else int(np.count_nonzero(ordered[wanted] <= threshold))
-    )
+    below = 0 if threshold is None else int(np.count_nonzero(ordered[wanted] <= threshold))
     wanted = wanted[: max(n, below)]
     last = int(wanted[-1]) + 1 if len(wanted) else 0
     smaller = np.searchsorted(ordered, ordered[:last], side="left")
@@ -685,11 +639,7 @@ def _list_candidates(
 
 
 def _is_suspect(candidate: Candidate, threshold: float | None) -> bool:
-    return (
-        threshold is not None
-        and candidate.value <= threshold
-        and not candidate.reference
-    )
+    return threshold is not None and candidate.value <= threshold and not candidate.reference
 
 
 # Description
@@ -697,21 +647,15 @@ def _is_suspect(candidate: Candidate, threshold: float | None) -> bool:
 
 def _describe(found: Health) -> Report:
     title = f"{found.checkpoint}: health of the {found.table}"
-    blocks: list[Block] = [
-        _findings_grid(found) if found.findings else Note("Nothing odd was found.")
-    ]
+    blocks: list[Block] = [_findings_grid(found) if found.findings else Note("Nothing odd was found.")]
     for name, groups in (
         ("Equal rows", found.equal),
         ("Nearly equal rows", found.nearly_equal),
     ):
         if groups:
             rows = [(len(group), _names(group)) for group in groups[:SHOWN]]
-            more = (
-                f"; {len(groups) - SHOWN:,} groups more" if len(groups) > SHOWN else ""
-            )
-            blocks.append(
-                Grid((Column("rows", ",d"), Column("which")), rows, f"{name}{more}")
-            )
+            more = f"; {len(groups) - SHOWN:,} groups more" if len(groups) > SHOWN else ""
+            blocks.append(Grid((Column("rows", ",d"), Column("which")), rows, f"{name}{more}"))
     blocks.append(_lengths_facts(found.lengths))
     if found.reach is not None:
         blocks.append(_reach_facts(found.reach))
@@ -754,9 +698,7 @@ def _findings_grid(found: Health) -> Grid:
         Column("meaning"),
         Column("which"),
     )
-    rows = [
-        (f.kind, f.n, f.threshold, FINDINGS[f.kind], _which(f)) for f in found.findings
-    ]
+    rows = [(f.kind, f.n, f.threshold, FINDINGS[f.kind], _which(f)) for f in found.findings]
     return Grid(columns, rows, "Findings")
 
 
@@ -801,10 +743,7 @@ def _reach_facts(reach: dict[str, int]) -> Facts:
 def _undertrained_blocks(found: Undertrained) -> list[Block]:
     first = found.indicator
     facts = [Fact("indicator", f"{first.name} ({first.table})", remark=first.meaning)]
-    facts += [
-        Fact("unused", sort.n, ",d", f"{sort.sort}: {_names(sort.first)}")
-        for sort in found.unused
-    ]
+    facts += [Fact("unused", sort.n, ",d", f"{sort.sort}: {_names(sort.first)}") for sort in found.unused]
     if first.separation is not None:
         facts.append(
             Fact(
@@ -815,9 +754,7 @@ def _undertrained_blocks(found: Undertrained) -> list[Block]:
             )
         )
     if found.threshold is not None:
-        among = (
-            f"{found.n_below:,} tokens are as near or nearer, the known ones included"
-        )
+        among = f"{found.n_below:,} tokens are as near or nearer, the known ones included"
         facts.append(Fact("threshold", found.threshold, ".4f", among))
     if found.other is not None and found.agreement is not None:
         facts.append(
@@ -893,9 +830,7 @@ def _hub_blocks(hubness: Hubness) -> list[Block]:
                 ".2f",
                 "of how often a token is among the nearest of others",
             ),
-            Fact(
-                "never a neighbour", hubness.n_never, ",d", f"of {hubness.n:,} tokens"
-            ),
+            Fact("never a neighbour", hubness.n_never, ",d", f"of {hubness.n:,} tokens"),
         ),
         f"Hubs: tokens among the {hubness.k} nearest of many others (the mean is {hubness.k})",
     )
@@ -911,9 +846,7 @@ def _sheet(found: Health) -> Grid:
     values: dict[tuple[str, int], float] = {}
     values |= {("short", row.id): row.length for row in found.lengths.short}
     values |= {("long", row.id): row.length for row in found.lengths.long}
-    values |= {
-        ("hardly trained", row.id): row.value for row in found.undertrained.candidates
-    }
+    values |= {("hardly trained", row.id): row.value for row in found.undertrained.candidates}
     if found.hubness is not None:
         values |= {("hub", hub.id): hub.occurrences for hub in found.hubness.hubs}
     rows = [
@@ -927,9 +860,7 @@ def _sheet(found: Health) -> Grid:
         for finding in found.findings
         for row in finding.rows
     ]
-    return Grid(
-        tuple(map(Column, ("finding", "id", "token", "value", "threshold"))), rows
-    )
+    return Grid(tuple(map(Column, ("finding", "id", "token", "value", "threshold"))), rows)
 
 
 def _draw(found: Health, caption: str) -> dict[str, Block]:

@@ -112,15 +112,15 @@ def _shares(parts: Float64s) -> Float64s:
     return parts / total if total > 0 else np.full(len(parts), np.nan)
 
 
-def far_lengths(norms: Float64s, eligible: Bools) -> tuple[float, float]:
-    """Below and above which length is a row far from the rest?
+def outer_fences(values: Float64s) -> tuple[float, float]:
+    """Below and above which value is one far from the rest, on a logarithmic scale?
 
-    The outer fences of the logarithms of the lengths: three times the distance of the quartiles below the first
-    and above the third. Rows of zero length or not finite have no part in it. NaN where there are no others.
+    Three times the distance of the quartiles below the first and above the third, of the logarithms. Values that are
+    not finite or not above zero have no part in it. NaN where there are no others.
 
     Source: Tukey 1977, "Exploratory Data Analysis", section 2D ("far out" values).
     """
-    logs = np.log(norms[eligible & has_direction(norms)])
+    logs = np.log(values[has_direction(values)])
     if not len(logs):
         return float("nan"), float("nan")
     first, third = np.quantile(logs, [0.25, 0.75])

@@ -47,12 +47,13 @@ def find_reach(vocabulary: Vocabulary) -> dict[int, Reach]:
             texts[id_] = cast(bytes, vocabulary.bytes_of(id_)).decode()
         except UnicodeDecodeError:
             reach[id_] = "partial UTF-8"
-    for before in ("", *_separators(texts.values())):
-        missing = {id_: text for id_, text in texts.items() if id_ not in reach}
+    # As it is; without the space before it, which some tokenizers do not know; behind a sign.
+    ways: list[tuple[str, str]] = [("", ""), ("", " "), *((sign, "") for sign in _separators(texts.values()))]
+    for before, dropped in ways:
+        missing = {id_: text.removeprefix(dropped) for id_, text in texts.items() if id_ not in reach}
         lead = next(_cut_all(vocabulary, [before])) if before else []
-        for id_, pieces in zip(
-            missing, _cut_all(vocabulary, [before + text for text in missing.values()]), strict=True
-        ):
+        cuts = _cut_all(vocabulary, [before + text for text in missing.values()])
+        for id_, pieces in zip(missing, cuts, strict=True):
             if pieces == [*lead, id_]:
                 reach[id_] = "text"
     return {id_: reach.get(id_, "unreachable") for id_ in vocabulary.ids()}

@@ -88,12 +88,12 @@ def test_the_mean_of_the_cloud_has_no_part_in_isoscore() -> None:
     assert cloud.mean_cosine(Table(E + 50), np.ones(200, bool)) > 0.99
 
 
-def test_fences_of_lengths_are_tukeys_outer_fences_of_logarithms() -> None:
-    norms = np.exp(np.array([0.0, 1, 2, 3, 4, 99, 0, 0]))
-    norms[6:] = 0, np.inf
-    eligible = np.arange(8) != 5
-    low, high = cloud.far_lengths(norms, eligible)  # quartiles of 0 1 2 3 4 are 1 and 3
+def test_fences_are_tukeys_outer_fences_of_logarithms() -> None:
+    values = np.exp(np.array([0.0, 1, 2, 3, 4, 0, 0, 0]))
+    values[5:] = 0, np.inf, np.nan
+    low, high = cloud.outer_fences(values)  # quartiles of 0 1 2 3 4 are 1 and 3
     assert np.log([low, high]) == pytest.approx([1 - 6, 3 + 6])
+    assert np.isnan(cloud.outer_fences(np.zeros(3))).all()
 
 
 def test_occurrences_and_their_skewness() -> None:
