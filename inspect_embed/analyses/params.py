@@ -393,7 +393,9 @@ def _count(checkpoint: Checkpoint, by: str, tensor: str | None, headers_only: bo
         *_check_statements(tensors, parameters, packing),
     ]
     checkpoint.warnings += [text for text in tied.warnings if text not in checkpoint.warnings]
-    packed = [tensors[name] for name in (*packing.unknown, *packing.unknown_companions)]
+    packed = [
+        tensors[name] for name in (*packing.unknown, *packing.unknown_companions) if name not in dropped
+    ]
     gone = {*packing.unknown_companions}
     known = [tensors[name] for name in packing.known if name not in dropped]
     scales = [tensors[name] for name in packing.companions if name not in gone and name not in dropped]

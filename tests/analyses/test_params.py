@@ -199,6 +199,31 @@ def test_the_toy_as_shipped() -> None:
     assert round(100 * found.parts[0].share, 1) == 39.3
 
 
+def test_a_mixture_of_experts_as_published(tmp_path: Path) -> None:
+    """Mixtral 8x7B: 46.7 billion parameters, of which 12.9 billion see a token."""
+    d, ff, vocabulary, key_value = 4096, 14336, 32000, 1024
+    shapes: dict[str, tuple[int, ...]] = {
+        "model.embed_tokens.weight": (vocabulary, d),
+        "lm_head.weight": (vocabulary, d),
+    }
+    for layer in range(32):
+        path = f"model.layers.{layer}"
+        attention = {"q": (d, d), "k": (key_value, d), "v": (key_value, d), "o": (d, d)}
+        shapes |= {f"{path}.self_attn.{name}_proj.weight": shape for name, shape in attention.items()}
+        shapes |= {f"{path}.{name}_layernorm.weight": (d,) for name in ("input", "post_attention")}
+        shapes[f"{path}.block_sparse_moe.gate.weight"] = (8, d)
+        for expert in range(8):
+            for name, shape in {"w1": (ff, d), "w2": (d, ff), "w3": (ff, d)}.items():
+                shapes[f"{path}.block_sparse_moe.experts.{expert}.{name}.weight"] = shape
+    shapes["model.norm.weight"] = (d,)
+    config = {"model_type": "mixtral", "num_local_experts": 8, "num_experts_per_tok": 2}
+    found = count(hollow(tmp_path, shapes, config, code="BF16"), headers_only=True)
+    assert found.parameters == 46_702_792_704
+    assert found.active_parameters == 12_879_925_248
+    assert part(found, "experts") == 32 * 8 * 3 * d * ff
+    assert part(found, "other: routers") == 32 * 8 * d
+
+
 # --- against transformers ------------------------------------------------------------------------------------
 
 
