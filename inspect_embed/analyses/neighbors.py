@@ -224,11 +224,7 @@ def _apply_frame(frame: Frame, queries: list[Query], vectors: NDArray[np.float64
     """A sum of rows is the sum of the rows seen in the frame: the mean goes once for each unit of weight."""
     import numpy as np
 
-    weight = np.array([[sum(query.weights)] for query in queries])
-    moved = vectors - weight * frame.mean
-    if len(frame.directions):
-        moved = moved - (moved @ frame.directions.T) @ frame.directions
-    return np.asarray(moved)
+    return frame.apply(vectors, np.array([[sum(query.weights)] for query in queries]))
 
 
 def _neighbors(nearest: Nearest, text: Callable[[int], str]) -> list[Neighbor]:

@@ -14,7 +14,7 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from inspect_embed.numerics.vectors import has_direction, row_norms
+from inspect_embed.numerics.vectors import has_direction, row_norms, unit_rows
 
 Floats = NDArray[np.floating[Any]]
 Float64s = NDArray[np.float64]
@@ -24,6 +24,10 @@ SCORES_HELD = 1 << 24
 """Scores that are held at a time; more queries than fit take a further pass."""
 _SMALL = 1 << 21
 _UNIT_ROUNDOFF = {np.dtype(np.float32): 2.0**-24, np.dtype(np.float64): 2.0**-53}
+_LEAST_LENGTH = {np.dtype(np.float32): 1e-30, np.dtype(np.float64): 1e-290}
+"""Rows that are shorter lose digits in the pass: their products sink below the precision's full range."""
+_NOISE = 1e-13
+"""What is left of a row when a frame takes it away whole is rounding: less than this share of what it was."""
 
 
 class Rows(Protocol):
@@ -68,12 +72,20 @@ class Frame:
     mean: Float64s
     directions: Float64s
 
-    def apply(self, X: Floats) -> Floats:
-        """X (n, d) seen in this frame, in X's own precision; a copy."""
-        moved = X - self.mean.astype(X.dtype)
-        if len(self.directions):
-            D = self.directions.astype(X.dtype)
-            moved -= (moved @ D.T) @ D
+    def apply(self, X: Floats, weight: Float64s | float = 1.0) -> Float64s:
+        """X (n, d) seen in this frame: float64 (n, d), a copy.
+
+        `weight`, a number or (n, 1), is how many times the mean is in a row of X: 1 for a row of the table, the sum of
+        the weights for a sum of rows. What is taken away whole comes out as zeros. Each row is computed by itself, so
+        that equal rows stay equal.
+        """
+        with np.errstate(invalid="ignore", over="ignore"):
+            stored = X.astype(np.float64)
+            moved: Float64s = stored - weight * self.mean
+            for direction in self.directions:
+                moved -= (moved * direction).sum(axis=1, keepdims=True) * direction
+            was = row_norms(stored) + row_norms(self.mean[None]) * np.abs(np.ravel(weight))
+            moved[row_norms(moved) <= _NOISE * was] = 0.0
         return moved
 
 
@@ -81,24 +93,42 @@ def fit_frame(table: Rows, eligible: NDArray[np.bool_], n_directions: int) -> Fr
     """Which mean, and which leading directions, do these rows share?
 
     `eligible` bool (n_rows,): the rows that count. The directions are the leading eigenvectors of the rows'
-    covariance, in float64; n_directions may be 0.
+    covariance, in float64; n_directions may be 0. Cost: a pass over the table for the mean, another for the
+    directions, and one more where the table is float64, whose squares could overflow.
 
     Source: Mu & Viswanath 2018, "All-but-the-Top: Simple and Effective Postprocessing for Word
     Representations", algorithm 1.
     """
     d = table.width
-    total, products = np.zeros(d), np.zeros((d, d))
-    for start, block in table.blocks():
-        chosen = block[eligible[start : start + len(block)]].astype(np.float64)
-        total += chosen.sum(axis=0)
-        if n_directions:
-            products += chosen.T @ chosen
     n = max(int(np.count_nonzero(eligible)), 1)
-    mean = total / n
+    scale = _size_of_entries(table, eligible)
+    mean, products = np.zeros(d), np.zeros((d, d))
+    for chosen in _chosen_rows(table, eligible):
+        mean += (chosen / scale).sum(axis=0)
+    mean /= n
     if not n_directions:
-        return Frame(mean, np.empty((0, d)))
-    _, vectors = np.linalg.eigh(products / n - np.outer(mean, mean))
-    return Frame(mean, np.ascontiguousarray(vectors[:, ::-1][:, :n_directions].T))
+        return Frame(mean * scale, np.empty((0, d)))
+    for chosen in _chosen_rows(table, eligible):
+        centred = chosen / scale - mean
+        products += centred.T @ centred
+    _, vectors = np.linalg.eigh(products / n)
+    return Frame(mean * scale, np.ascontiguousarray(vectors[:, ::-1][:, :n_directions].T))
+
+
+def _chosen_rows(table: Rows, eligible: NDArray[np.bool_]) -> Iterator[Float64s]:
+    for start, block in table.blocks():
+        yield block[eligible[start : start + len(block)]].astype(np.float64)
+
+
+def _size_of_entries(table: Rows, eligible: NDArray[np.bool_]) -> float:
+    """A power of two near the largest entry of a float64 table; 1 for any other, whose squares cannot overflow."""
+    largest = 0.0
+    for start, block in table.blocks():
+        if block.dtype != np.float64:
+            return 1.0
+        chosen = block[eligible[start : start + len(block)]]
+        largest = max(largest, float(np.abs(chosen).max(initial=0.0)))
+    return float(np.ldexp(1.0, min(int(np.frexp(largest)[1]), 1023)))
 
 
 def find_nearest(
@@ -125,7 +155,7 @@ def find_nearest(
     raw = norms
     for first in range(0, len(Q), group):
         some = slice(first, first + group)
-        dots, lengths, raw = _score_blocks(table, _scale_queries(Q[some], metric), raw, frame)
+        dots, lengths, raw = _score_blocks(table, unit_rows(Q[some]), raw, frame)
         usable = eligible & has_direction(raw) & has_direction(lengths)
         for q, scores, own in zip(Q[some], dots, left_out[some], strict=True):
             mask = usable.copy()
@@ -134,40 +164,40 @@ def find_nearest(
     return found, np.empty(0) if raw is None else raw
 
 
-def _scale_queries(Q: Float64s, metric: str) -> Float64s:
-    """Cosines ask for directions alone; a unit query cannot overflow in the pass."""
-    return Q / row_norms(Q)[:, None] if metric == "cosine" else Q
-
-
 def _score_blocks(
-    table: Rows, Q: Float64s, norms: Float64s | None, frame: Frame | None
+    table: Rows, directions: Float64s, norms: Float64s | None, frame: Frame | None
 ) -> tuple[Floats, Float64s, Float64s]:
-    """Dot products (q, n_rows), the rows' lengths in the frame, and their lengths as stored, in one pass."""
+    """In one pass: dot products with the queries' directions (q, n_rows), which cannot overflow where the rows
+    themselves do not; the rows' lengths in the frame; their lengths as stored.
+    """
     n = table.n_rows
-    small = n * table.width <= _SMALL
+    # A small table is scored in float64 throughout: it costs nothing. So is one in a frame, whose differences
+    # would be of the size of float32's rounding.
+    precise = frame is not None or n * table.width <= _SMALL
+    if precise:
+        norms = None  # known lengths may be of float32's precision
     raw = np.empty(n) if norms is None else norms
     lengths = raw if frame is None else np.empty(n)
     dots: Floats | None = None
     queries: Floats | None = None
     for start, stored in table.blocks():
-        # A small table is scored in float64 throughout: it costs nothing.
-        block = stored.astype(np.float64) if small else stored
-        place = slice(start, start + len(block))
-        if dots is None or queries is None:
-            dots = np.empty((len(Q), n), block.dtype)
-            queries = Q.astype(block.dtype)
+        place = slice(start, start + len(stored))
         with np.errstate(over="ignore", invalid="ignore"):
+            block = stored.astype(np.float64) if precise else stored
+            if dots is None or queries is None:
+                dots = np.empty((len(directions), n), block.dtype)
+                queries = directions.astype(block.dtype)
             if norms is None:
                 raw[place] = row_norms(block)
             if frame is not None:
                 block = frame.apply(block)
                 lengths[place] = row_norms(block)
-            if len(Q) == 1:
+            if len(directions) == 1:
                 np.dot(block, queries[0], out=dots[0, place])
             else:
                 dots[:, place] = queries @ block.T
     if dots is None:
-        dots = np.empty((len(Q), n))
+        dots = np.empty((len(directions), n))
     return dots, lengths, raw
 
 
@@ -182,7 +212,7 @@ def _select(
     metric: str,
     frame: Frame | None,
 ) -> Nearest:
-    """The first k of the masked rows, from the scores of the pass."""
+    """The first k of the masked rows, from the dot products of the pass with the query's direction."""
     q_length = float(row_norms(q[None])[0])
     if mask.all():
         rows: NDArray[np.int64] | None = None
@@ -195,33 +225,45 @@ def _select(
         none = np.empty(0)
         return Nearest(np.empty(0, np.int64), none, none, none, 0)
     k = min(k, n)
-    unit = _UNIT_ROUNDOFF[dots.dtype] * (table.width + 16)
+    # What the pass may be wrong by: the bound on a rounded dot product, and on the difference that a frame takes,
+    # whose rounding is of the size of the vectors as stored.
+    unit = 2 * _UNIT_ROUNDOFF[dots.dtype] * (table.width + 16)
+    least = _LEAST_LENGTH[dots.dtype]
+    size = raw
+    if frame is not None:
+        unit *= 1 + len(frame.directions)
+        size = raw + row_norms(frame.mean[None])
+    near: Float64s = dots.astype(np.float64)
+    scale = 1.0
     with np.errstate(over="ignore", invalid="ignore"):
-        # What the pass may be wrong by: the bound on a rounded dot product, and on the difference
-        # that a frame takes, whose rounding is of the size of the vectors as stored.
-        near = dots / lengths if metric == "cosine" else dots.astype(np.float64)
-        slack: Float64s | float
         if metric == "cosine":
-            slack = unit if frame is None else 2 * unit * raw / lengths
+            near /= lengths
+            slack = unit * (size / lengths)
         elif metric == "dot":
-            slack = unit * q_length * raw
+            near *= q_length
+            slack = unit * q_length * size
         else:
-            near = 2 * near - lengths**2 - q_length**2
-            slack = 4 * unit * (raw + q_length) ** 2
-    # A score that overflowed in the pass, or sank below float32's full precision, is scored again.
-    lost = ~np.isfinite(near) | (raw < 1e-30)
-    lower, upper = np.where(lost, -np.inf, near - slack), np.where(lost, np.inf, near + slack)
-    threshold = np.partition(lower, n - k)[n - k]
-    candidates = np.flatnonzero(upper >= threshold)
-    ids = candidates if rows is None else rows[candidates]
-    scores = score_rows(table, q, ids, metric, frame)
-    sign = -1.0 if metric == "euclidean" else 1.0
-    closeness = sign * scores
-    order = np.lexsort((ids, -closeness))[:k]
-    all_scores = np.sqrt(np.maximum(-near, 0.0)) if metric == "euclidean" else near.astype(np.float64)
-    all_scores[candidates] = scores
-    mean, deviation = all_scores.mean(), all_scores.std()
-    z = sign * (scores[order] - mean) / deviation if deviation > 0 else np.full(k, np.nan)
+            # Minus the squared distance, in units in which it cannot overflow.
+            scale = max(q_length, float(lengths.max()))
+            near = 2 * (near / scale) * (q_length / scale) - (lengths / scale) ** 2 - (q_length / scale) ** 2
+            slack = 2 * unit * ((size + q_length) / scale) ** 2
+        lost = ~np.isfinite(near) | (raw < least)
+        lower, upper = np.where(lost, -np.inf, near - slack), np.where(lost, np.inf, near + slack)
+        threshold = np.partition(lower, n - k)[n - k]
+        candidates = np.flatnonzero(upper >= threshold)
+        ids = candidates if rows is None else rows[candidates]
+        scores = score_rows(table, q, ids, metric, frame)
+        sign = -1.0 if metric == "euclidean" else 1.0
+        closeness = sign * scores
+        order = np.lexsort((ids, -closeness))[:k]
+        all_scores = scale * np.sqrt(np.maximum(-near, 0.0)) if metric == "euclidean" else near
+        all_scores[candidates] = scores
+        largest = np.abs(all_scores).max()
+        all_scores /= largest  # so that no square overflows
+        mean, deviation = all_scores.mean(), all_scores.std()
+        # Scores that differ by rounding alone are alike.
+        alike = not deviation > 8 * _UNIT_ROUNDOFF[np.dtype(np.float64)]
+        z = np.full(k, np.nan) if alike else sign * (scores[order] / largest - mean) / deviation
     ranked = np.sort(closeness)
     at_least = len(ranked) - np.searchsorted(ranked, closeness[order], side="left")
     return Nearest(
@@ -241,10 +283,10 @@ def score_rows(
     scores = np.empty(len(ids))
     step = max(1, (1 << 20) // table.width)
     for start in range(0, len(ids), step):
-        X = table.rows(ids[start : start + step]).astype(np.float64)
-        if frame is not None:
-            X = frame.apply(X).astype(np.float64)
-        scores[start : start + step] = score(X, q)
+        stored = table.rows(ids[start : start + step])
+        X = stored.astype(np.float64) if frame is None else frame.apply(stored)
+        with np.errstate(over="ignore", invalid="ignore"):
+            scores[start : start + step] = score(X, q)
     return scores
 
 
@@ -264,7 +306,11 @@ def _dots(X: Float64s, q: Float64s) -> Float64s:
 
 
 def _distances(X: Float64s, q: Float64s) -> Float64s:
-    return row_norms(X - q)
+    X = X - q
+    largest = np.abs(X).max(axis=1)
+    usable = np.where(np.isfinite(largest) & (largest > 0), largest, 1.0)
+    X /= usable[:, None]
+    return np.asarray(usable * np.sqrt((X * X).sum(axis=1)))
 
 
 _SCORES = {"cosine": _cosines, "dot": _dots, "euclidean": _distances}

@@ -36,7 +36,8 @@ def row_norms(E: Floats) -> NDArray[np.float64]:
 
 def unit_rows(Q: Floats) -> NDArray[np.float64]:
     """The rows' directions: each divided by its length. Q (n, d) -> float64 (n, d); NaN where there is none."""
-    Q = Q.astype(np.float64)
+    with np.errstate(invalid="ignore"):  # some NaN raise an alarm when they are widened
+        Q = Q.astype(np.float64)
     norms = row_norms(Q)
     norms[~has_direction(norms)] = np.nan
     # Two steps, so that a subnormal length does not make its reciprocal overflow.
@@ -54,14 +55,15 @@ def has_direction(norms: NDArray[np.float64]) -> NDArray[np.bool_]:
 def cosine(a: Floats, b: Floats) -> float:
     """The cosine of the angle between two vectors, in [-1, 1]; NaN where one of them has no direction.
 
-    cos(a, b) = a . b / (|a| |b|), in float64. Equal vectors give exactly 1.
+    cos(a, b) = a . b / (|a| |b|), in float64. Equal vectors give exactly 1, opposite ones exactly -1.
     """
-    pair = unit_rows(np.stack([a, b]))
-    if np.isnan(pair).any():
+    with np.errstate(invalid="ignore"):
+        a, b = a.astype(np.float64), b.astype(np.float64)
+    if not has_direction(row_norms(np.stack([a, b]))).all():
         return float("nan")
-    if np.array_equal(pair[0], pair[1]):
-        return 1.0
-    return float(np.clip(pair[0] @ pair[1], -1.0, 1.0))
+    a, b = a / np.abs(a).max(), b / np.abs(b).max()
+    # The root of a square is exact: so is the quotient where the vectors are equal.
+    return float(np.clip((a * b).sum() / np.sqrt((a * a).sum() * (b * b).sum()), -1.0, 1.0))
 
 
 def dot(a: Floats, b: Floats) -> float:
