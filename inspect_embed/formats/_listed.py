@@ -5,9 +5,19 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from inspect_embed.errors import DamagedFileError
+from inspect_embed.errors import DamagedFileError, NotACheckpointError
 from inspect_embed.formats import TensorEntry
 from inspect_embed.storage import ByteSource, Folder
+
+
+def open_file(folder: Folder, name: str) -> ByteSource:
+    """Open a file of a checkpoint; NotACheckpointError where that cannot be done."""
+    try:
+        return folder.open(name)
+    except OSError as error:
+        raise NotACheckpointError(
+            f"{name} cannot be opened: {error.strerror or error}.", "Check that it is there and may be read."
+        ) from None
 
 
 class ListedTensors:
@@ -84,7 +94,7 @@ class ListedTensors:
     def _source(self, file: str) -> ByteSource:
         source = self._open.get(file)
         if source is None:
-            source = self._open[file] = self._folder.open(file)
+            source = self._open[file] = open_file(self._folder, file)
         return source
 
     def _read_range(self, entry: TensorEntry, start: int, stop: int) -> memoryview:

@@ -14,12 +14,13 @@ import struct
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
+from weakref import WeakKeyDictionary
 
 from inspect_embed.encodings import ENCODINGS, Encoding
 from inspect_embed.errors import CheckpointError, DamagedFileError, NotACheckpointError, shorten
 from inspect_embed.formats import TensorEntry
 from inspect_embed.formats._impostors import refuse_impostors
-from inspect_embed.formats._listed import ListedTensors
+from inspect_embed.formats._listed import ListedTensors, open_file
 from inspect_embed.storage import ByteSource, Folder
 
 NAME = "GGUF"
@@ -450,11 +451,18 @@ def read_header(folder: Folder, name: str) -> Header:
 
     Errors: NotACheckpointError where it is no GGUF file, DamagedFileError where it is cut short or contradicts itself.
     """
-    source = folder.open(name)
-    try:
-        return _read_header(source, name)
-    finally:
-        source.close()
+    known = _HEADERS.setdefault(folder, {})
+    if name not in known:
+        source = open_file(folder, name)
+        try:
+            known[name] = _read_header(source, name)
+        finally:
+            source.close()
+    return known[name]
+
+
+_HEADERS: WeakKeyDictionary[Folder, dict[str, Header]] = WeakKeyDictionary()
+"""Headers that were read, while their folder is in use: the vocabulary is read from the file that the tensors are in."""
 
 
 def _read_header(source: ByteSource, name: str) -> Header:
@@ -548,26 +556,34 @@ def _read_listed(cursor: _Cursor) -> ListedTensor:
 
 def read_texts(folder: Folder, name: str, listed: LongList) -> list[str]:
     """Which texts does this list hold? Bytes that are no characters become lone surrogates."""
-    source = folder.open(name)
+    data = read_bytes(folder, name, listed)
+    texts: list[str] = []
+    unpack, keep, at = _U64.unpack_from, texts.append, 0
     try:
-        data = bytes(source.read(listed.start, listed.stop))
+        for _ in range(listed.n_items):
+            start = at + 8
+            at = start + unpack(data, at)[0]
+            keep(data[start:at].decode())  # without arguments: a vocabulary has hundreds of thousands
+    except UnicodeDecodeError:
+        texts, at = [], 0
+        for _ in range(listed.n_items):
+            start = at + 8
+            at = start + unpack(data, at)[0]
+            texts.append(data[start:at].decode("utf-8", "surrogateescape"))
+    return texts
+
+
+def read_bytes(folder: Folder, name: str, listed: LongList) -> bytes:
+    """As which bytes does this list stand in the file?"""
+    source = open_file(folder, name)
+    try:
+        return bytes(source.read(listed.start, listed.stop))
     finally:
         source.close()
-    texts: list[str] = []
-    unpack, at = _U64.unpack_from, 0
-    for _ in range(listed.n_items):
-        start = at + 8
-        at = start + unpack(data, at)[0]
-        texts.append(data[start:at].decode("utf-8", "surrogateescape"))
-    return texts
 
 
 def read_numbers(folder: Folder, name: str, listed: LongList) -> list[Any]:
     """Which numbers does this list hold? Also bytes, for a list of bytes."""
-    source = folder.open(name)
-    try:
-        data = bytes(source.read(listed.start, listed.stop))
-    finally:
-        source.close()
+    data = read_bytes(folder, name, listed)
     letter = _SCALARS[listed.kind].format[1:]
     return list(struct.unpack(f"<{listed.n_items}{letter}", data))

@@ -19,7 +19,7 @@ from inspect_embed.encodings import ENCODINGS
 from inspect_embed.errors import CheckpointError, DamagedFileError, NotACheckpointError, shorten
 from inspect_embed.formats import TensorEntry
 from inspect_embed.formats._impostors import refuse_impostors
-from inspect_embed.formats._listed import ListedTensors
+from inspect_embed.formats._listed import ListedTensors, open_file
 from inspect_embed.formats._unpickle import TensorView, Unpickler
 from inspect_embed.formats._zip import MAGIC as ZIP_MAGIC
 from inspect_embed.formats._zip import Member, find_data, read_directory
@@ -204,7 +204,7 @@ def _group(name: str) -> str:
 
 def _read_index(folder: Folder, index: str) -> tuple[dict[str, str], Mapping[str, Any]]:
     """Which file holds which tensor, and what the index states about the whole."""
-    source = folder.open(index)
+    source = open_file(folder, index)
     try:
         content = parse_json(source.read(0, source.size), index, source.size)
     finally:

@@ -8,13 +8,14 @@ Source: llama.cpp, src/llama-vocab.cpp (what each kind of tokenizer and each nam
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
 from inspect_embed.errors import DamagedFileError
-from inspect_embed.formats.gguf import Header, read_header, read_numbers, read_texts, recognizes
+from inspect_embed.formats.gguf import Header, read_bytes, read_header, read_numbers, read_texts, recognizes
 from inspect_embed.spelling import Marks, encode, guess_marks, show
 from inspect_embed.storage import Folder
 from inspect_embed.vocabularies import AddedToken, Vocabulary
@@ -100,7 +101,7 @@ class _Tokenizer:
     folder: Folder
     header: Header
     tokens: Sequence[str]
-    types: Sequence[int]
+    types: bytes
     added: Sequence[AddedToken]
 
     def flag(self, key: str, default: bool) -> bool:
@@ -125,10 +126,6 @@ class _Tokenizer:
     def ids(self) -> dict[str, int]:
         """The id of each token; of two that are spelled alike, the first one's."""
         return dict(zip(reversed(self.tokens), reversed(range(len(self.tokens))), strict=True))
-
-    def of_type(self, *types: int) -> Iterator[int]:
-        """Ids of the tokens of these types."""
-        return (id_ for id_, kind in enumerate(self.types) if kind in types)
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,9 +155,11 @@ def read(folder: Folder, name: str) -> Vocabulary:
     tokens = read_texts(folder, name, listed)
     notes: list[str] = []
     types = _read_types(folder, header, len(tokens), notes)
-    unknown = _unknown(header, types, len(tokens))
-    marked = [(id_, kind) for id_, kind in enumerate(types) if kind in (UNKNOWN, CONTROL, USER_DEFINED)]
-    added = [AddedToken(tokens[id_], id_, kind != USER_DEFINED) for id_, kind in marked]
+    unknown = _unknown(header, types)
+    added = [
+        AddedToken(tokens[id_], id_, types[id_] != USER_DEFINED)
+        for id_ in _of_types(types, UNKNOWN, CONTROL, USER_DEFINED)
+    ]
     tokenizer = _Tokenizer(folder, header, tokens, types, added)
     named = header.text("tokenizer.ggml.model") or "none"
     kind = _KINDS.get(named)
@@ -174,30 +173,39 @@ def read(folder: Folder, name: str) -> Vocabulary:
         entries=tokens,
         added=added,
         unknown=unknown,
-        unused=tokenizer.of_type(UNUSED),
+        unused=_of_types(types, UNUSED),
         make_cutter=partial(kind.make, tokenizer) if kind and not refusal else refusal,
         prepends_space=kind is _KINDS["llama"] and tokenizer.flag("add_space_prefix", kind.adds_space),
         notes=notes,
     )
 
 
-def _read_types(folder: Folder, header: Header, n_tokens: int, notes: list[str]) -> list[int]:
+def _read_types(folder: Folder, header: Header, n_tokens: int, notes: list[str]) -> bytes:
+    """The type of each token, a byte each; nothing where the file does not say."""
     listed = header.long_list("tokenizer.ggml.token_type", *_WHOLE)
     if listed is None:
-        return []
+        return b""
     if listed.n_items != n_tokens:
         notes.append(
             f"{header.name} has {n_tokens:,} tokens and types for {listed.n_items:,}; the types were not used."
         )
-        return []
-    return read_numbers(folder, header.name, listed)
+        return b""
+    # Numbers of four bytes, of which one says all: no type is above 6.
+    return read_bytes(folder, header.name, listed)[::4]
 
 
-def _unknown(header: Header, types: Sequence[int], n_tokens: int) -> int | None:
+def _of_types(types: bytes, *wanted: int) -> Iterator[int]:
+    """Ids of the tokens of these types."""
+    return (match.start() for match in re.finditer(b"[" + bytes(wanted) + b"]", types))
+
+
+def _unknown(header: Header, types: bytes) -> int | None:
+    """The id of the token that stands for what cannot be spelled."""
     stated = header.integer("tokenizer.ggml.unknown_token_id")
-    if is_id(stated) and stated < n_tokens:
+    listed = header.long_list("tokenizer.ggml.tokens", _TEXTS)
+    if is_id(stated) and listed is not None and stated < listed.n_items:
         return stated
-    return next((id_ for id_, kind in enumerate(types) if kind == UNKNOWN), None)
+    return next(_of_types(types, UNKNOWN), None)
 
 
 # --- how each kind cuts ----------------------------------------------------------------------------------------
@@ -247,7 +255,7 @@ def _make_sentence_piece(tokenizer: _Tokenizer) -> Tokenizer:
     ]
     made.sort()
     tokens = tokenizer.tokens
-    unknown = _unknown(tokenizer.header, tokenizer.types, len(tokens))
+    unknown = _unknown(tokenizer.header, tokenizer.types)
     library = Library(
         models.BPE(
             vocab=ids,
@@ -269,7 +277,7 @@ def _make_unigram(tokenizer: _Tokenizer) -> Tokenizer:
     from tokenizers import Tokenizer as Library
 
     header = tokenizer.header
-    unknown = _unknown(header, tokenizer.types, len(tokenizer.tokens))
+    unknown = _unknown(header, tokenizer.types)
     pieces = list(zip(tokenizer.tokens, tokenizer.scores(), strict=True))
     library = Library(models.Unigram(pieces, unk_id=unknown, byte_fallback=False))
     steps: list[normalizers.Normalizer] = []
@@ -300,7 +308,7 @@ def _make_word_piece(tokenizer: _Tokenizer) -> Tokenizer:
     from tokenizers import models, normalizers, pre_tokenizers
 
     tokens = tokenizer.tokens
-    unknown = _unknown(tokenizer.header, tokenizer.types, len(tokens))
+    unknown = _unknown(tokenizer.header, tokenizer.types)
     drops_case = tokenizer.flag("normalizer.lowercase", not any(token != token.lower() for token in tokens if "[" not in token))  # fmt: skip
     library = Library(
         models.WordPiece(
