@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, overload
+from typing import TYPE_CHECKING, Any, overload
 
 from inspect_embed.report import (
     Block,
@@ -53,7 +53,14 @@ def describe(found: Positions) -> Report:
         *_describe_slopes(found),
         *_describe_relative(found),
     ]
-    return Report(_title(found), found, (*blocks, *map(Note, found.notes)), _sheet(found), _figures(found))
+    return Report(
+        _title(found),
+        found,
+        (*blocks, *map(Note, found.notes)),
+        _sheet(found),
+        _figures(found),
+        _arrays(found),
+    )
 
 
 def _title(found: Positions) -> str:
@@ -408,6 +415,30 @@ def _sheet(found: Positions) -> Grid | None:
 
 def _columns(names: Sequence[str], rows: Sequence[Sequence[Value]]) -> Grid:
     return Grid(tuple(map(Column, names)), rows)
+
+
+def _arrays(found: Positions) -> dict[str, Any]:
+    """The numbers of curve, path, map, lengths and frequencies, by name."""
+    arrays: dict[str, Any] = {}
+    if found.curve:
+        for name in ("distance", "mean", "low", "high", "shuffled", "pairs"):
+            arrays[f"curve.{name}"] = [getattr(point, name) for point in found.curve]
+    if found.rows is not None:
+        along = found.rows.along
+        arrays |= {"places": along.places, "lengths": along.lengths}
+        arrays |= {"map.places": along.map_places, "map": along.map}
+        if along.path and along.path[0]:
+            arrays["path"] = along.path
+    if found.sinusoids is not None:
+        arrays["frequencies"] = found.sinusoids.frequencies
+    for part in found.rotary:
+        words = [word for word in (part.layers, part.lengths) if word != "all"]
+        arrays[".".join(["frequencies", *words])] = part.frequencies
+    if found.slopes:
+        arrays["slopes"] = found.slopes
+    for bias in found.relative:
+        arrays |= {f"{bias.tensor}.distances": bias.distances, bias.tensor: bias.heads}
+    return arrays
 
 
 # --- figures -------------------------------------------------------------------------------------------------

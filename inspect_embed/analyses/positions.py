@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     from inspect_embed.numerics.search import Rows
 
     Float64s = NDArray[np.float64]
-    Integers = NDArray[np.int64]
 
 MOST_LISTED = 2048
 """Places whose numbers are listed one by one; of longer tables as many evenly spaced ones."""
@@ -308,6 +307,11 @@ def positions(
     found = _nothing(checkpoint)
     notes = [*checkpoint.notes]
     if tensor is not None and tensor in biases:
+        if places or columns or offset is not None:
+            raise AnalysisError(
+                f"{tensor} is a table of relative bias: its rows are distances, not places.",
+                "Ask for it without places, columns and offset.",
+            )
         biases = [tensor]
     elif tensor is not None or checkpoint.found.positions:
         found = _look_at_table(checkpoint, configs, places, tensor, offset, columns)

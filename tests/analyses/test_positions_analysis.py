@@ -314,6 +314,18 @@ def test_each_view_can_be_drawn(tmp_path: Path, capsys: pytest.CaptureFixture[st
     assert "</svg>" in out.read_text(encoding="utf-8")
 
 
+def test_arrays_can_be_taken_along(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    P = walk(40, 16)
+    out = tmp_path / "positions.safetensors"
+    assert call(capsys, gpt2(tmp_path / "model", P), "-o", str(out))[0] == 0
+    arrays = load_file(out)
+    U = P.astype(np.float64) / np.linalg.norm(P.astype(np.float64), axis=1)[:, None]
+    assert arrays["map"] == pytest.approx(U @ U.T, abs=1e-12)
+    assert arrays["places"].tolist() == list(range(1, 41))
+    assert arrays["path"].shape == (40, 3)
+    assert arrays["curve.mean"][4] == pytest.approx(np.diagonal(U @ U.T, 5).mean())
+
+
 def test_a_long_table_says_how_many_pairs(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     P = np.sin(np.arange(5000)[:, None] * np.geomspace(0.1, 0.001, 8) + np.arange(8)).astype(np.float32)
     answer = call_json(capsys, gpt2(tmp_path, P))
@@ -605,6 +617,9 @@ def test_relative_bias_by_distance_and_head(tmp_path: Path, capsys: pytest.Captu
     assert at[0] == [0, 1, 2]
     assert at[1] == [51, 52, 53]
     assert [head[0] for head in second["heads"]] == [-93, -94, -95]
+    status, _, err = call(capsys, ckpt, "--tensor", decoder, "--place", "1")
+    assert status == 1
+    assert "relative bias" in err
     alone = call_json(capsys, ckpt, "--tensor", decoder)
     assert [part["tensor"] for part in alone["relative"]] == [decoder]
     figures = positions(open_checkpoint(ckpt)).report().figures
