@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from inspect_embed.checkpoint import Checkpoint, TableFacts
-from inspect_embed.errors import AnalysisError, OptionError, TokenError, shorten
+from inspect_embed.errors import LISTED, AnalysisError, OptionError, TokenError, shorten
 from inspect_embed.query import find_query
 from inspect_embed.report import (
     Block,
@@ -120,9 +120,7 @@ class Projection(Result):
                 )
                 for letter, share in zip(letters, self.explained, strict=False)
             ),
-            Fact(
-                "neighbours kept", 100 * self.faithfulness.share, ".1f", self._trust()
-            ),
+            Fact("neighbours kept", 100 * self.faithfulness.share, ".1f", self._trust()),
         ]
         grouped = any(point.group for point in self.points)
         columns = (
@@ -166,17 +164,11 @@ class Projection(Result):
         )
 
     def _scatter(self) -> Scatter:
-        place = {
-            point.id: at for at, point in enumerate(self.points) if point.id is not None
-        }
+        place = {point.id: at for at, point in enumerate(self.points) if point.id is not None}
         letters = list(zip(*(point.coordinates for point in self.points), strict=True))
         names = [
             f"{_AXES[self.method]} {axis + 1}"
-            + (
-                f" ({100 * self.explained[axis]:.1f} % of variance)"
-                if self.explained
-                else ""
-            )
+            + (f" ({100 * self.explained[axis]:.1f} % of variance)" if self.explained else "")
             for axis in range(self.dims)
         ]
         ids = [point.id for point in self.points]
@@ -189,18 +181,12 @@ class Projection(Result):
             self.title[:1].upper() + self.title[1:],
             z=letters[2] if self.dims == 3 else (),
             z_label=names[2] if self.dims == 3 else "",
-            groups=[point.group for point in self.points]
-            if any(p.group for p in self.points)
-            else (),
+            groups=[point.group for point in self.points] if any(p.group for p in self.points) else (),
             ids=[id_ for id_ in ids if id_ is not None] if None not in ids else (),
             caption=f"{self.checkpoint} · {self.table} · {_NAMES[self.method]}, {self._how()} · {self._trust()}",
             path=self.table.role == "position",
             neighbors=[
-                [
-                    (place[near.id], near.distance)
-                    for near in point.neighbors
-                    if near.id in place
-                ]
+                [(place[near.id], near.distance) for near in point.neighbors if near.id in place]
                 for point in self.points
             ]
             if any(point.neighbors for point in self.points)
@@ -212,8 +198,7 @@ class Projection(Result):
         prepared = [
             "the table's mean taken away" * self.center,
             "rows scaled to length 1" * self.normalize,
-            f"on {self.reduced_to} principal components"
-            * (self.reduced_to is not None),
+            f"on {self.reduced_to} principal components" * (self.reduced_to is not None),
         ]
         if self.method == "pca":
             said = [
@@ -221,20 +206,14 @@ class Projection(Result):
                 *prepared,
             ]
         else:
-            perplexity = (
-                f"perplexity {self.perplexity:g}" if self.perplexity is not None else ""
-            )
+            perplexity = f"perplexity {self.perplexity:g}" if self.perplexity is not None else ""
             said = [perplexity, f"seed {self.seed}", f"by {self.library}", *prepared]
         return ", ".join(filter(None, said))
 
     def _trust(self) -> str:
         """The share of neighbours kept, in words."""
         found = self.faithfulness
-        looked_at = (
-            ""
-            if found.n_points == self.n_points
-            else f", by {found.n_points:,} of the points"
-        )
+        looked_at = "" if found.n_points == self.n_points else f", by {found.n_points:,} of the points"
         return (
             f"of the {found.k} nearest points in {self.table.shape[-1]} dimensions, {100 * found.share:.0f} % are among "
             f"the {found.k} nearest on the map (by chance: {100 * found.by_chance:.0f} %){looked_at}"
@@ -299,7 +278,6 @@ def project(
             "Leave --fit table out.",
         )
     vectors, frame = _prepare(opened, chosen, named, center, normalize)
-    notes = [*opened.notes, *chosen.notes]
     n, width = vectors.shape
     if width < dims:
         raise AnalysisError(
@@ -307,15 +285,14 @@ def project(
             f"Ask for --dims {width}.",
         )
     _require_points(chosen, vectors, method, fit)
+    notes = [*opened.notes, *_few(chosen.asides), *chosen.notes]
 
     from inspect_embed.numerics import projection
 
     explained: tuple[float, ...] = ()
     library, reduced_to = "scikit-learn", None
     if method == "pca":
-        fitted_on = (
-            vectors if fit == "shown" else _table_rows(opened, named, frame, normalize)
-        )
+        fitted_on = vectors if fit == "shown" else _table_rows(opened, named, frame, normalize)
         fitted = projection.fit_pca(fitted_on, dims, seed=seed)
         drawn = fitted.apply(vectors)
         explained = tuple(fitted.ratios.tolist())
@@ -327,20 +304,14 @@ def project(
         if n >= projection.MANY and width > projection.REDUCED_WIDTH:
             reduced_to = projection.REDUCED_WIDTH
             read = projection.fit_pca(vectors, reduced_to, seed=seed).apply(vectors)
-            notes.append(
-                f"{n:,} points went through PCA to {reduced_to} dimensions first."
-            )
+            notes.append(f"{n:,} points went through PCA to {reduced_to} dimensions first.")
         if method == "tsne":
             perplexity = _check_perplexity(perplexity, n)
             if progress is not None and n >= projection.MANY:
-                progress(
-                    f"t-SNE of {n:,} points, perplexity {perplexity:g}: this takes minutes"
-                )
+                progress(f"t-SNE of {n:,} points, perplexity {perplexity:g}: this takes minutes")
             drawn, library = projection.tsne(read, dims, perplexity, seed, progress)
             if n > 10_000 and library == "scikit-learn":
-                notes.append(
-                    'openTSNE draws so many points sooner: pip install "inspect-embed[tsne]"'
-                )
+                notes.append('openTSNE draws so many points sooner: pip install "inspect-embed[tsne]"')
         else:
             drawn, library = projection.umap(read, dims, seed), "umap-learn"
     everyone = all_neighbors or n <= ALL_COMPARED
@@ -369,12 +340,13 @@ def project(
 
 @dataclass(slots=True)
 class _Chosen:
-    """The points to show, as weighted sums of rows: a row alone has the weight 1 and an id."""
+    """The points to show, as means of rows: a row alone has an id. `asides` are what looking words up had to say."""
 
     rows: list[tuple[int, ...]]
     ids: list[int | None]
     tokens: list[str]
     groups: list[str]
+    asides: list[str]
     notes: list[str]
     asked: bool = True
 
@@ -403,6 +375,17 @@ class _Chosen:
             setattr(self, name, [values[place] for place in places])
 
 
+def _few(asides: list[str]) -> list[str]:
+    """Notes on words, of which a map may have very many."""
+    asides = list(dict.fromkeys(asides))
+    if len(asides) <= LISTED:
+        return asides
+    return [
+        *asides[:LISTED],
+        f"There are {len(asides) - LISTED:,} more notes like these; `tokens` shows them.",
+    ]
+
+
 def _choose(
     table: EmbeddingTable,
     words: Sequence[str],
@@ -413,18 +396,18 @@ def _choose(
     grep: str | None,
     mean: bool,
 ) -> _Chosen:
-    chosen = _Chosen([], [], [], [], [])
+    chosen = _Chosen([], [], [], [], [], [])
     seen: set[object] = set()
     asked = [(word, name) for name, members in groups.items() for word in members]
     asked += [(word, "") for word in words]
     for word, group in asked:
         query = find_query(table, word, mean)
         chosen.add(query.rows, query.id, query.token or query.text, group, seen)
-        chosen.notes += query.notes
+        chosen.asides += query.notes
     text = table.labels.text
     if around is not None:
         query = find_query(table, around, mean)
-        chosen.notes += query.notes
+        chosen.asides += query.notes
         name = query.token or query.text
         chosen.add(query.rows, query.id, name, name, seen)
         for row in _nearest_rows(table, query.rows, query.weights, k):
@@ -435,15 +418,9 @@ def _choose(
                 "--grep needs a vocabulary, and this table has none.",
                 "Ask by id: id:477.",
             )
-        matches = [
-            token.id
-            for token in table.labels.vocabulary.grep(grep)
-            if token.id < table.n_rows
-        ]
+        matches = [token.id for token in table.labels.vocabulary.grep(grep) if token.id < table.n_rows]
         if not matches:
-            raise TokenError(
-                f"No token matches {grep!r}.", "`tokens --grep` tries patterns."
-            )
+            raise TokenError(f"No token matches {grep!r}.", "`tokens --grep` tries patterns.")
         for row in matches[:first]:
             chosen.add((row,), row, text(row), "", seen)
     elif first is not None or not chosen.rows:
@@ -488,13 +465,8 @@ def _leave_out_broken(table: EmbeddingTable, chosen: _Chosen) -> None:
     else:
         from inspect_embed.numerics.vectors import row_norms
 
-        sound = [
-            bool(has_direction(row_norms(table.rows(rows))).all())
-            for rows in chosen.rows
-        ]
-    broken = [
-        token for token, good in zip(chosen.tokens, sound, strict=True) if not good
-    ]
+        sound = [bool(has_direction(row_norms(table.rows(rows))).all()) for rows in chosen.rows]
+    broken = [token for token, good in zip(chosen.tokens, sound, strict=True) if not good]
     if broken:
         chosen.notes.append(
             f"{len(broken):,} row{'s are' if len(broken) > 1 else ' is'} zero or not finite and left out: "
@@ -521,9 +493,7 @@ def _prepare(
     dtype = working_dtype(n, table.width)
     single = all(len(rows) == 1 for rows in chosen.rows)
     if single and n > table.n_rows // 4:
-        vectors = _gather(
-            table, np.array([rows[0] for rows in chosen.rows], np.int64), dtype
-        )
+        vectors = _gather(table, np.array([rows[0] for rows in chosen.rows], np.int64), dtype)
     else:
         vectors = np.array(
             [table.rows(rows).astype(np.float64).mean(axis=0) for rows in chosen.rows],
@@ -578,9 +548,7 @@ def _table_rows(
     vectors = _gather(table, rows, working_dtype(len(rows), table.width))
     _place(vectors, mean, normalize)
     if len(vectors) < 3 or not np.ptp(vectors, axis=0).any():
-        raise AnalysisError(
-            "The table has no three different rows to fit axes on.", "Use --fit shown."
-        )
+        raise AnalysisError("The table has no three different rows to fit axes on.", "Use --fit shown.")
     return vectors
 
 
@@ -592,11 +560,7 @@ def _require_points(chosen: _Chosen, vectors: Floats, method: str, fit: str) -> 
     if n >= 1 and fit == "table":
         return
     if n < 3:
-        left = (
-            ""
-            if not any("left out" in note for note in chosen.notes)
-            else " after rows were left out"
-        )
+        left = "" if not any("left out" in note for note in chosen.notes) else " after rows were left out"
         raise AnalysisError(
             f"A map needs three words or more, and there {'is' if n == 1 else 'are'} {n}{left}: "
             f"fewer always lie on a line.",
@@ -647,9 +611,7 @@ def _judge(
     k = projection.neighbors_judged(n)
     judged = np.arange(n)
     if n > ALL_COMPARED:
-        judged = np.sort(
-            np.random.default_rng(0).choice(n, projection.SAMPLED, replace=False)
-        )
+        judged = np.sort(np.random.default_rng(0).choice(n, projection.SAMPLED, replace=False))
     looked_up = np.arange(n) if everyone else judged
     true, distances = projection.find_nearest_points(vectors, k, looked_up, progress)
     on_map, _ = projection.find_nearest_points(drawn.astype(np.float64), k, judged)
@@ -657,9 +619,7 @@ def _judge(
     kept = dict(zip(judged.tolist(), shares.tolist(), strict=True))
     nearest = {
         point: list(zip(ids, apart, strict=True))
-        for point, ids, apart in zip(
-            looked_up.tolist(), true.tolist(), distances.tolist(), strict=True
-        )
+        for point, ids, apart in zip(looked_up.tolist(), true.tolist(), distances.tolist(), strict=True)
     }
     return (
         Faithfulness(k, float(shares.mean()), k / (n - 1), len(judged)),
