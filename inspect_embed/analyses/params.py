@@ -385,7 +385,7 @@ def _count(checkpoint: Checkpoint, by: str, tensor: str | None, headers_only: bo
     notes = [
         *checkpoint.notes,
         *_describe_missing(tensors),
-        *checkpoint.found.notes,
+        *_describe_tables(checkpoint, headers_only),
         *tied.notes,
         *_describe_packing(packing),
         *experts[1],
@@ -597,6 +597,7 @@ def _find_copies(
     notes: list[str] = []
     warnings: list[str] = []
     skipped: list[str] = []
+    unread: set[str] = set()
     for name in _tables(checkpoint, tensor):
         entry = checkpoint.tensors[name]
         if name in left_out or not entry.n_elements:
@@ -611,6 +612,7 @@ def _find_copies(
                     equal, zeros = _compare(checkpoint.tensors, other, entry)
                 except DamagedFileError as error:
                     notes.append(f"{name} could not be compared with {other.name}, and counts apart: {error}")
+                    unread.add(name)
                     continue
                 if equal:
                     twin = other
@@ -630,26 +632,22 @@ def _find_copies(
             f"Values were not compared (--headers-only): {shorten(skipped)} "
             f"{'is' if len(skipped) == 1 else 'are'} assumed to differ from other tables of the same shape."
         )
-    _judge_head(checkpoint, {copy.tensor for copy in copies}, headers_only, notes, warnings)
+    if not headers_only:
+        _judge_head(checkpoint, {copy.tensor for copy in copies} | unread, notes, warnings)
+    if checkpoint.found.tied:
+        notes.append("The output head is the token table (tied), and is counted once.")
     return _Copies(tuple(copies), tuple(notes), tuple(warnings))
 
 
-def _judge_head(
-    checkpoint: Checkpoint, copies: set[str], headers_only: bool, notes: list[str], warnings: list[str]
-) -> None:
+def _judge_head(checkpoint: Checkpoint, judged: set[str], notes: list[str], warnings: list[str]) -> None:
+    """Say so where a head differs from the token table though the config says that it is tied."""
     found = checkpoint.found
-    if found.tied:
-        notes.append("The output head is the token table (tied), and is counted once.")
-    if found.output is None or found.input is None or headers_only or not _says_tied(checkpoint.config):
+    if found.output is None or found.input is None or not _says_tied(checkpoint.config):
         return
-    head, table = found.output.entry, found.input.entry
-    if copies.isdisjoint((head.name, table.name)):
-        notes.append(
-            f"{head.name} and {table.name} differ, though config.json says that they are tied: both count."
-        )
-        warnings.append(
-            f"config.json says that the output head is tied, but {head.name} differs from {table.name}."
-        )
+    head, table = found.output.entry.name, found.input.entry.name
+    if judged.isdisjoint((head, table)):
+        notes.append(f"{head} and {table} differ, though config.json says that they are tied: both count.")
+        warnings.append(f"config.json says that the output head is tied, but {head} differs from {table}.")
 
 
 def _says_tied(config: Mapping[str, Any]) -> bool:
@@ -717,15 +715,24 @@ def _describe_missing(tensors: TensorSet) -> Iterator[str]:
     text = f"Partial: {n_files} file{'s are' if n_files > 1 else ' is'} missing ({shorten(tensors.missing_files)})"
     if names:
         kinds = dict.fromkeys(names_of.pattern_of(name) for name in names)
-        text += f", and with {'them' if n_files > 1 else 'it'} {len(names):,} tensors: {shorten(kinds)}"
+        text += f", and with {'them' if n_files > 1 else 'it'} {_number(names)}: {shorten(kinds)}"
     yield text + "."
+
+
+def _describe_tables(checkpoint: Checkpoint, headers_only: bool) -> Iterator[str]:
+    """What was said when the tables were found, less what comparing them answers."""
+    found = checkpoint.found
+    head = found.output.entry.name if found.output and found.input and not headers_only else None
+    yield from (note for note in found.notes if head is None or head not in note)
+    if not found.positions and found.position_kinds and found.input:
+        yield f"No position table: positions are {' and '.join(found.position_kinds)}."
 
 
 def _describe_packing(packing: Packing) -> Iterator[str]:
     if packing.unknown:
         yield (
-            f"Stored elements, packed: {len(packing.unknown):,} tensors hold quantised numbers whose packing is not "
-            f"known ({shorten(packing.unknown)}); they are not counted, and the total is partial."
+            f"Stored elements, packed: the packing of {_number(packing.unknown)} is not known "
+            f"({shorten(packing.unknown)}); they are not counted, and the total is partial."
         )
 
 
@@ -736,6 +743,10 @@ def _quantisation_text(packing: Packing, known: Sequence[TensorEntry], scales: S
     texts = [f"{', '.join(packing.schemes)}: {stored:,} packed elements"] if known else []
     texts += [f"{beside:,} elements of scales and the like are no parameters"] if scales else []
     return "; ".join(texts)
+
+
+def _number(tensors: Sequence[str]) -> str:
+    return "1 tensor" if len(tensors) == 1 else f"{len(tensors):,} tensors"
 
 
 def _check_statements(tensors: TensorSet, parameters: int, packing: Packing) -> Iterator[str]:
