@@ -427,7 +427,7 @@ _INSTEAD = {
     "place (rotary positions).",
     "alibi": "No learned position table: every score loses slope x distance (ALiBi).",
     "relative": "No learned position table: scores depend on the distance of query and key (relative positions).",
-    "none": "No learned position table, and no positions of another kind: the layers read the tokens in order.",
+    "none": "No learned position table, and no positions of any other kind.",
 }
 
 

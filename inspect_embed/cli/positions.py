@@ -63,8 +63,8 @@ def _check_size(
     "--base",
     type=click.FloatRange(min=1, min_open=True, max=1e12),
     default=10_000.0,
-    show_default=True,
-    help="With --sinusoidal: the formula's 10,000.",
+    metavar="NUMBER",
+    help="With --sinusoidal: the number in the place of the formula's 10,000.",
 )
 @click.option(
     "--column",
