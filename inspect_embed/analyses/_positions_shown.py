@@ -205,7 +205,7 @@ def _describe_sinusoids(found: Positions) -> Iterator[Block]:
             f"{base}^(-{made.exponent})",
             remark="fitted to the values" if made.fitted else "",
         ),
-        Fact("farthest value", made.misfit, ".1e", "from the formula"),
+        Fact("farthest value", made.misfit, ".6f", "from the formula"),
     ]
     if made.amplitude != 1:
         facts.insert(2, Fact("amplitude", made.amplitude, ".4g"))
@@ -215,7 +215,7 @@ def _describe_sinusoids(found: Positions) -> Iterator[Block]:
             Fact(
                 "turning",
                 worst.largest_difference,
-                ".1e",
+                ".6f",
                 "the largest difference between row p, turned pair by pair by k x frequency, and row p + k, for every p "
                 f"and k = {', '.join(str(turn.k) for turn in made.turning)}",
             )
