@@ -16,7 +16,7 @@ from inspect_embed.errors import DamagedFileError, shorten
 from inspect_embed.families import judge_buffers
 from inspect_embed.formats import TensorEntry, TensorSet
 from inspect_embed.parts import EXPERTS, PARTS, TABLES
-from inspect_embed.report import Bars, Block, Column, Fact, Facts, Grid, Heatmap, Note, Report, Result
+from inspect_embed.report import Report, Result
 from inspect_embed.schemes import NOTHING_PACKED, Packing, is_suspect, read_packing
 
 WAYS = ("part", "layer", "module", "tensor", "encoding")
@@ -24,7 +24,6 @@ WAYS = ("part", "layer", "module", "tensor", "encoding")
 
 OUTSIDE_LAYERS = "outside the layers"
 _ROUTED = "experts, routed"
-_BAR, _MOST_BARS = 32, 12
 _FIRST_BLOCK, _BLOCK = 4096, 1 << 20
 
 # Where the configs of different families say how many experts there are, and how many see a token.
@@ -116,120 +115,9 @@ class Params(Result):
 
     def report(self) -> Report:
         """The ledger, then the parts or groups; the figure shows the shares of the parts."""
-        blocks: list[Block] = [Facts(tuple(self.ledger()))]
-        listed = list(_patterns(self.buffers))
-        if len(listed) > 1:
-            heads = (
-                Column("tensors", ",d"),
-                Column("buffer"),
-                Column("shape"),
-                Column("elements", ",d"),
-                Column("why"),
-            )
-            blocks.append(
-                Grid(heads, [(n, name, str(shape), size, why) for n, name, shape, size, why in listed])
-            )
-        blocks.append(self._grid())
-        blocks += map(Note, self.notes)
-        return Report(self.checkpoint, self, tuple(blocks), self.sheet(), {"share": self.bars()})
+        from inspect_embed.analyses._params_shown import describe
 
-    def bars(self) -> Bars:
-        """The parts as bars; the smallest of many others are drawn as one."""
-        shown = [
-            (part.part.removeprefix(names_of.OTHER), part.parameters)
-            for part in self.parts
-            if part.parameters
-        ]
-        if len(shown) > _MOST_BARS:
-            rest = sum(parameters for _, parameters in shown[_MOST_BARS - 1 :])
-            shown = [*shown[: _MOST_BARS - 1], ("the rest", rest)]
-        (name,) = _short_names([self.checkpoint])
-        title = f"{name}: {self.parameters:,} parameters{' (partial)' if self.partial else ''}"
-        buffers = sum(buffer.elements for buffer in self.buffers)
-        return Bars(
-            [label for label, _ in shown],
-            [parameters for _, parameters in shown],
-            "parameters",
-            title,
-            ",d",
-            f"{buffers:,} elements of masks and other buffers are not counted" if buffers else "",
-        )
-
-    def sheet(self) -> Grid:
-        """One row for each part or group, every number at full precision."""
-        if self.by == "part":
-            heads = ("part", "parameters", "share", "share_without_embeddings", "bytes")
-            return Grid(
-                tuple(map(Column, heads)),
-                [(p.part, p.parameters, p.share, p.share_without_embeddings, p.bytes) for p in self.parts],
-            )
-        heads = (self.by, "parameters", "share", "bytes", "tensors")
-        return Grid(
-            tuple(map(Column, heads)),
-            [(g.group, g.parameters, g.share, g.bytes, g.tensors) for g in self.groups],
-        )
-
-    def counted(self) -> Iterator[tuple[str, tuple[int, float]]]:
-        """Parameters and share of each part or group, by its name."""
-        if self.by == "part":
-            return ((part.part, (part.parameters, part.share)) for part in self.parts)
-        return ((group.group, (group.parameters, group.share)) for group in self.groups)
-
-    def ledger(self) -> Iterator[Fact]:
-        """The lines of the ledger."""
-        yield Fact("elements in the files", self.stored_elements, "15,d", _missing_text(self))
-        listed = list(_patterns(self.buffers))
-        remark = ""
-        if listed:
-            number, name, shape, _, _ = listed[0]
-            remark = f"{number} x {name} {shape}" if number > 1 else f"{name} {shape}"
-        if len(listed) > 1:
-            remark = f"{len(self.buffers):,} tensors of {len(listed)} kinds, listed below"
-        yield Fact("- masks and other buffers", sum(b.elements for b in self.buffers), "15,d", remark)
-        copies = ", ".join(f"{c.tensor}: same values as {c.same_as}, stored twice" for c in self.tied_copies)
-        yield Fact("- copies of tied tensors", sum(c.elements for c in self.tied_copies), "15,d", copies)
-        if self.packed_elements:
-            yield Fact(
-                "- stored elements, packed",
-                self.packed_elements,
-                "15,d",
-                f"packing not known, not counted: {shorten(self.packed_tensors, 2)}",
-            )
-        yield Fact("+ unpacked from quantised data", self.unpacked, "15,d", self.quantisation)
-        total = "= parameters, as far as known" if self.partial else "= parameters"
-        yield Fact(total, self.parameters, "15,d", "partial" if self.partial else "")
-        if self.active_parameters is not None:
-            share = self.active_parameters / self.parameters if self.parameters else math.nan
-            yield Fact("  active per token", self.active_parameters, "15,d", f"{100 * share:.2f} %")
-
-    def _grid(self) -> Grid:
-        if self.by == "part":
-            heads = (
-                Column("part"),
-                Column("parameters", ",d"),
-                Column("share", ".2 %"),
-                Column("without embeddings", ".2 %"),
-                Column("bytes", ",d"),
-                Column(""),
-            )
-            return Grid(
-                heads,
-                [
-                    (p.part, p.parameters, p.share, p.share_without_embeddings, p.bytes, _bar(p.share))
-                    for p in self.parts
-                ],
-            )
-        heads = (
-            Column(self.by),
-            Column("parameters", ",d"),
-            Column("share", ".2 %"),
-            Column("bytes", ",d"),
-            Column("tensors", ",d"),
-            Column(""),
-        )
-        return Grid(
-            heads, [(g.group, g.parameters, g.share, g.bytes, g.tensors, _bar(g.share)) for g in self.groups]
-        )
+        return describe(self)
 
 
 @dataclass(frozen=True)
@@ -240,54 +128,9 @@ class ParamsSideBySide(Result):
 
     def report(self) -> Report:
         """A column for each checkpoint: the ledgers, then the shares."""
-        names = _short_names([found.checkpoint for found in self.checkpoints])
-        numbers = (Column(""), *(Column(name, ",d") for name in names))
-        shares = (Column("share of the parameters"), *(Column(name, ".2 %") for name in names))
-        lines = dict.fromkeys(
-            fact.name.replace(", as far as known", "") for p in self.checkpoints for fact in p.ledger()
-        )
-        facts = [
-            {fact.name.replace(", as far as known", ""): fact.value for fact in p.ledger()}
-            for p in self.checkpoints
-        ]
-        tables = [dict(found.counted()) for found in self.checkpoints]
-        keys = _in_order(key for table in tables for key in table)
-        ledger = [(line, *(found.get(line) for found in facts)) for line in lines]
-        counts = [(key, *(table.get(key, (None, None))[0] for table in tables)) for key in keys]
-        rows = [(key, *(table.get(key, (None, None))[1] for table in tables)) for key in keys]
-        notes = [
-            Note(f"{name}: {note}")
-            for name, p in zip(names, self.checkpoints, strict=True)
-            for note in p.notes
-        ]
-        blocks: tuple[Block, ...] = (
-            Grid(numbers, ledger),
-            Grid(numbers, counts, self.checkpoints[0].by),
-            Grid(shares, rows),
-            *notes,
-        )
-        return Report(" | ".join(names), self, blocks, self._sheet(names), self._figures(names))
+        from inspect_embed.analyses._params_shown import describe_side_by_side
 
-    def _sheet(self, names: Sequence[str]) -> Grid:
-        sheets = [found.sheet() for found in self.checkpoints]
-        rows = [(name, *row) for name, sheet in zip(names, sheets, strict=True) for row in sheet.rows]
-        return Grid((Column("checkpoint"), *sheets[0].columns), rows)
-
-    def _figures(self, names: Sequence[str]) -> dict[str, Block]:
-        """The shares of all of them, then the bars of each."""
-        rows = list(
-            dict.fromkeys(part.part for found in self.checkpoints for part in found.parts if part.parameters)
-        )
-        shares = [{part.part: 100 * part.share for part in found.parts} for found in self.checkpoints]
-        heatmap = Heatmap(
-            [[share.get(row, 0.0) for share in shares] for row in rows],
-            [row.removeprefix(names_of.OTHER) for row in rows],
-            names,
-            "share of the parameters, %",
-            " | ".join(f"{name}: {p.parameters:,}" for name, p in zip(names, self.checkpoints, strict=True)),
-            low=0.0,
-        )
-        return {"share": heatmap, **{name: p.bars() for name, p in zip(names, self.checkpoints, strict=True)}}
+        return describe_side_by_side(self)
 
 
 def params(
@@ -724,8 +567,9 @@ def _describe_tables(checkpoint: Checkpoint, headers_only: bool) -> Iterator[str
     found = checkpoint.found
     head = found.output.entry.name if found.output and found.input and not headers_only else None
     yield from (note for note in found.notes if head is None or head not in note)
-    if not found.positions and found.position_kinds and found.input:
-        yield f"No position table: positions are {' and '.join(found.position_kinds)}."
+    kinds = [kind for kind in found.position_kinds if kind != "none"]
+    if kinds and not found.positions and found.input:
+        yield f"No position table: positions are {' and '.join(kinds)}."
 
 
 def _describe_packing(packing: Packing) -> Iterator[str]:
@@ -764,35 +608,3 @@ def _check_statements(tensors: TensorSet, parameters: int, packing: Packing) -> 
 
 def _say(value: object) -> str:
     return f"{value:,}" if isinstance(value, int | float) else repr(value)[:40]
-
-
-def _missing_text(found: Params) -> str:
-    return f"missing: {shorten(found.missing_files)}" if found.missing_files else ""
-
-
-def _bar(share: float) -> str:
-    return "" if share != share else "#" * round(_BAR * share)
-
-
-def _patterns(buffers: Iterable[BufferCount]) -> Iterator[tuple[int, str, tuple[int, ...], int, str]]:
-    """Buffers of one pattern and shape together: how many, their pattern, shape, elements, and why."""
-    grouped: dict[tuple[str, tuple[int, ...], str], list[BufferCount]] = {}
-    for buffer in buffers:
-        grouped.setdefault((names_of.pattern_of(buffer.tensor), buffer.shape, buffer.reason), []).append(
-            buffer
-        )
-    for (pattern, shape, reason), group in grouped.items():
-        name = pattern if len(group) > 1 else group[0].tensor
-        yield len(group), name, shape, sum(buffer.elements for buffer in group), reason
-
-
-def _in_order(parts: Iterable[str]) -> list[str]:
-    """Each once: the parts with a name of their own in their order, then the others as they come."""
-    found = dict.fromkeys(parts)
-    return [part for part in PARTS if part in found] + [part for part in found if part not in PARTS]
-
-
-def _short_names(locations: Sequence[str]) -> list[str]:
-    """The last part of each path where that tells them apart, else the whole."""
-    short = [location.rstrip("/").rpartition("/")[2] or location for location in locations]
-    return short if len(set(short)) == len(short) else list(locations)
