@@ -13,6 +13,7 @@ from inspect_embed.checkpoint import Checkpoint, TableFacts
 from inspect_embed.errors import AnalysisError, shorten
 from inspect_embed.query import find_query
 from inspect_embed.report import (
+    Bars,
     Block,
     Column,
     Fact,
@@ -77,7 +78,7 @@ class Neighborhoods:
     """How much of each token's neighbourhood is the same in both: mean share of its k nearest.
 
     `by_chance`: the share that unrelated tables would have in common. `n_whole`: tokens whose neighbours are the
-    same, in any order; `n_lost`: tokens that keep none.
+    same, in any order; `n_lost`: tokens that keep none. `kept`: tokens that keep 0, 1, ... k of their neighbours.
     """
 
     k: int
@@ -86,6 +87,7 @@ class Neighborhoods:
     by_chance: float
     n_whole: int
     n_lost: int
+    kept: tuple[int, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,7 +117,7 @@ class Comparison(Result):
     """Two tables, compared over the tokens that both have; `changes`: the most changed of them, most changed first.
 
     `n_shared`: tokens of both; `n_compared`: those of them whose rows are finite in both; `n_unchanged`: whose rows
-    hold the same numbers, and `cosines`: quartiles (0 to 4) of the cosine of a token's two rows; both None where
+    hold the same numbers, and `cosines`: percentiles (0 to 100) of the cosine of a token's two rows; both None where
     coordinates differ.
     """
 
@@ -248,6 +250,7 @@ def compare(
             size / (len(used) - 1),
             int(np.count_nonzero(used == 1)),
             int(np.count_nonzero(used == 0)),
+            tuple(np.bincount(np.rint(used * size).astype(np.int64), minlength=size + 1).tolist()),
         )
     return Comparison(
         a.location,
@@ -459,7 +462,7 @@ def _judge(aligned: Alignment, pair: _Pair, space: str) -> Verdict:
     return Verdict(
         False,
         "measurement",
-        f"The tables have different coordinates, and cosines between them mean nothing: {measured}.",
+        f"No common coordinates can be measured, and cosines between the tables mean nothing: {measured}.",
         *numbers,
     )
 
@@ -505,7 +508,7 @@ def _list_changes(
     nearest: tuple[Ints, Ints, Float64s] | None,
     top: int | None,
 ) -> tuple[tuple[TokenChange, ...], int | None, tuple[float, ...] | None]:
-    """The most changed tokens; how many rows are equal; the quartiles of the cosines."""
+    """The most changed tokens; how many rows are equal; the percentiles of the cosines."""
     import numpy as np
 
     from inspect_embed.numerics.alignment import row_cosines
@@ -554,8 +557,8 @@ def _list_changes(
     if not same:
         return changes, None, None
     defined = cosines[~np.isnan(cosines)]
-    quartiles = np.quantile(defined, [0.0, 0.25, 0.5, 0.75, 1.0]).tolist() if len(defined) else []
-    return changes, int(np.count_nonzero(equal)), tuple(quartiles)
+    percentiles = np.percentile(defined, range(101)).tolist() if len(defined) else []
+    return changes, int(np.count_nonzero(equal)), tuple(percentiles)
 
 
 # Description
@@ -574,7 +577,7 @@ def _describe(found: Comparison) -> Report:
     if found.n_unchanged is not None:
         facts.append(Fact("unchanged rows", found.n_unchanged, ",d", "hold the same numbers"))
     if found.cosines:
-        least, first, median, third, largest = found.cosines
+        least, first, median, third, largest = found.cosines[::25]
         spread = f"quartiles {first:.4f} and {third:.4f}; from {least:.4f} to {largest:.4f}"
         facts.append(Fact("cosine of a token's two rows", median, ".4f", f"median; {spread}"))
     facts.append(Fact("linear CKA", found.linear_cka, ".4f", "1: the same similarities among the rows"))
@@ -614,7 +617,7 @@ def _describe(found: Comparison) -> Report:
     blocks: list[Block] = [Note(found.coordinates.reason), Facts(tuple(facts))]
     if same or hoods is not None:
         blocks.append(Grid(tuple(columns), rows, what))
-    return Report(title, found, (*blocks, *map(Note, found.notes)), _sheet(found))
+    return Report(title, found, (*blocks, *map(Note, found.notes)), _sheet(found), _draw(found))
 
 
 def _names(rows: Sequence[Row]) -> str:
@@ -650,6 +653,29 @@ def _sheet(found: Comparison) -> Grid:
             for c in found.changes
         ],
     )
+
+
+def _draw(found: Comparison) -> dict[str, Block]:
+    caption = f"{found.a} and {found.b}, {found.table_a.role} tables"
+    figures: dict[str, Block] = {}
+    if (hoods := found.neighborhoods) is not None:
+        figures["overlap"] = Bars(
+            [f"{n} of {hoods.k}" for n in range(hoods.k + 1)],
+            hoods.kept,
+            "tokens",
+            "How many of its nearest neighbours a token keeps",
+            ",d",
+            caption,
+        )
+    if found.cosines:
+        figures["cosines"] = Lines(
+            (Series("tokens", range(101), found.cosines),),
+            "share of the tokens (%)",
+            "cosine of a token's two rows, at most",
+            "How far the rows have turned",
+            caption=caption,
+        )
+    return figures
 
 
 def _describe_series(found: SeriesComparison) -> Report:

@@ -865,13 +865,14 @@ def _sheet(found: Health) -> Grid:
 
 def _draw(found: Health, caption: str) -> dict[str, Block]:
     edges, counts = found.lengths.bin_edges, found.lengths.bin_counts
-    middles = [(low + high) / 2 for low, high in pairwise(edges)]
+    # From the ground to the ground: a bar at the edge is no line that breaks off.
+    middles = [edges[0], *((low + high) / 2 for low, high in pairwise(edges)), edges[-1]]
     total = sum(found.cloud.variances) or 1.0
     components = list(range(1, len(found.cloud.variances) + 1))
     shares = [100.0 * variance / total for variance in found.cloud.variances]
     return {
         "norms": Lines(
-            (Series("tokens", middles, counts),),
+            (Series("tokens", middles, (0, *counts, 0)),),
             "length of the row",
             "tokens",
             "How long the tokens' vectors are",

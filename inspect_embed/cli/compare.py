@@ -10,6 +10,7 @@ from inspect_embed.cli.options import (
     common_options,
     figure_options,
     open_ckpt,
+    put_first,
     show_progress,
     table_option,
     write_answer,
@@ -50,6 +51,9 @@ if TYPE_CHECKING:
 @click.option(
     "--no-neighbors", is_flag=True, help="Leave out neighbourhoods, which take all pairs of tokens."
 )
+@click.option(
+    "--view", type=click.Choice(["pairs", "overlap", "cosines", "norms"]), help="Which figure to draw."
+)
 @figure_options
 @common_options
 def command(
@@ -62,6 +66,7 @@ def command(
     pairs: tuple[tuple[str, str], ...],
     series: bool,
     no_neighbors: bool,
+    view: str | None,
     tensor: str | None,
     tokenizer: str | None,
     allow_partial: bool,
@@ -107,4 +112,4 @@ def command(
                 top=None if all_tokens else top,
                 progress=progress,
             )
-    write_answer(found.report(), opened, format_, output, ascii)
+    write_answer(put_first(found.report(), view), opened, format_, output, ascii)

@@ -11,6 +11,7 @@ from inspect_embed.cli.options import (
     common_options,
     figure_options,
     open_ckpt,
+    put_first,
     show_progress,
     table_option,
     write_answer,
@@ -37,15 +38,14 @@ if TYPE_CHECKING:
     is_flag=True,
     help="Leave out hubs and nearly equal rows, which take all pairs of tokens.",
 )
-@click.option(
-    "--strict", is_flag=True, help="Exit with status 1 where there are findings."
-)
+@click.option("--strict", is_flag=True, help="Exit with status 1 where there are findings.")
 @click.option(
     "--allow",
     multiple=True,
     metavar="FINDING",
     help='With --strict: a finding that is no failure, for instance "without a token".',
 )
+@click.option("--view", type=click.Choice(["norms", "spectrum"]), help="Which figure to draw.")
 @figure_options
 @common_options
 def command(
@@ -55,6 +55,7 @@ def command(
     no_hubs: bool,
     strict: bool,
     allow: tuple[str, ...],
+    view: str | None,
     tensor: str | None,
     tokenizer: str | None,
     allow_partial: bool,
@@ -73,14 +74,13 @@ def command(
       inspect-embed health checkpoints/toy --no-hubs --candidates 50 --format json
       inspect-embed health checkpoints/toy --strict --allow "without a token"
       inspect-embed health checkpoints/toy -o norms.png
+      inspect-embed health checkpoints/toy --view spectrum -o spectrum.svg
     """
     from inspect_embed.analyses.health import FINDINGS, health
 
     for kind in allow:
         if kind not in FINDINGS:
-            raise click.UsageError(
-                f"{kind!r} is no finding; they are {', '.join(FINDINGS)}"
-            )
+            raise click.UsageError(f"{kind!r} is no finding; they are {', '.join(FINDINGS)}")
     opened = open_ckpt(checkpoint, tokenizer, allow_partial)
     with show_progress("neighbours of all tokens") as progress:
         found = health(
@@ -91,7 +91,7 @@ def command(
             hubs=not no_hubs,
             progress=progress,
         )
-    write_answer(found.report(), [opened], format_, output, ascii)
+    write_answer(put_first(found.report(), view), [opened], format_, output, ascii)
     if strict:
         _judge(found, allow)
 

@@ -7,6 +7,7 @@ import os
 import sys
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -138,6 +139,17 @@ def open_ckpt(path: str, tokenizer: str | None, allow_partial: bool) -> Checkpoi
     from inspect_embed.checkpoint import open_checkpoint
 
     return open_checkpoint(path, tokenizer, allow_partial)
+
+
+def put_first(report: Report, view: str | None) -> Report:
+    """The report with this figure as the one that is drawn."""
+    if view is None:
+        return report
+    if view not in report.figures:
+        raise OutputError(
+            f"This answer has no figure {view!r}.", f"It has {', '.join(report.figures) or 'none'}."
+        )
+    return replace(report, figures={view: report.figures[view], **report.figures})
 
 
 @contextmanager

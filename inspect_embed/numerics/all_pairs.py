@@ -26,7 +26,7 @@ Progress = Callable[[int, int], None]
 """Called with how many rows are done, and of how many."""
 
 BLOCK_ROWS, BLOCK_COLUMNS, GROUPS = 512, 4096, 128
-"""Rows and columns of a block, whose products stay in the cache; groups that its columns fall into."""
+"""Rows and columns of a block at most, whose products stay in the cache; groups that its columns fall into."""
 MOST_HELD = 1 << 21
 """Candidates that are held at a time; beyond them, each row keeps its first k alone."""
 _CHUNK = 1 << 17
@@ -52,6 +52,7 @@ class _Directions:
     rows: Ints
     lengths: Float64s
     units: Float32s
+    block_columns: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,7 +97,10 @@ def _read_directions(table: Rows, eligible: Bools | None) -> _Directions:
     wanted = np.ones(table.n_rows, bool) if eligible is None else eligible
     most = int(np.count_nonzero(wanted))
     rows, lengths = np.empty(most, np.int64), np.empty(most)
-    units = np.zeros((-(-most // BLOCK_COLUMNS) * BLOCK_COLUMNS, table.width), np.float32)
+    # Blocks of one size, a whole number of groups each, with as little padding as that allows.
+    n_blocks = max(1, -(-most // BLOCK_COLUMNS))
+    columns = -(-most // (n_blocks * GROUPS)) * GROUPS
+    units = np.zeros((n_blocks * columns, table.width), np.float32)
     m = 0
     for start, block in table.blocks():
         place = np.flatnonzero(wanted[start : start + len(block)])
@@ -108,21 +112,22 @@ def _read_directions(table: Rows, eligible: Bools | None) -> _Directions:
         lengths[m:n] = norms[sound]
         units[m:n] = X[sound] / norms[sound, None]
         m = n
-    return _Directions(rows[:m], lengths[:m], units)
+    return _Directions(rows[:m], lengths[:m], units, columns)
 
 
 def _search_block(table: Rows, directions: _Directions, start: int, stop: int, k: int) -> _Candidates:
     """The first k of each row from start to stop, row by row, nearest first."""
     U, m, n = directions.units, len(directions.rows), stop - start
+    columns = directions.block_columns
     # The bound on a rounded dot product of rounded unit vectors, on either side of a comparison.
     slack = np.float32(2 * (U.shape[1] + 16) * 2.0**-24)
     best = np.full((n, k), -np.inf, np.float32)
-    S = np.empty((n, BLOCK_COLUMNS), np.float32)
+    S = np.empty((n, columns), np.float32)
     held: list[_Candidates] = []
-    for first in range(0, m, BLOCK_COLUMNS):
-        np.matmul(U[start:stop], U[first : first + BLOCK_COLUMNS].T, out=S)
+    for first in range(0, m, columns):
+        np.matmul(U[start:stop], U[first : first + columns].T, out=S)
         S[:, m - first :] = -np.inf
-        own = np.arange(max(start, first), min(stop, first + BLOCK_COLUMNS))
+        own = np.arange(max(start, first), min(stop, first + columns))
         S[own - start, own - first] = -np.inf
         # Column c of the block is in group c modulo GROUPS: maxima are then taken of whole stretches of memory.
         grouped = S.reshape(n, -1, GROUPS)
