@@ -16,6 +16,8 @@ import math
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
+from itertools import repeat
+from operator import contains, itemgetter
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 if TYPE_CHECKING:
@@ -773,6 +775,8 @@ _HEAD_RANKS = {leaf: rank for rank, leaves in enumerate(OUTPUT_LEAVES) for leaf 
 _GENERAL_RANK = len(INPUT_LEAVES) - 1
 _TAIL = 24
 """So many of a name's last characters are looked at before the name is taken apart."""
+_FEW = 8
+"""So many endings are quicker compared one by one than looked up."""
 _DIGITS = "0123456789"
 
 
@@ -838,7 +842,7 @@ def _endings(names: list[str]) -> dict[str, str]:
 
     A checkpoint has up to millions of names and few kinds of endings, so that endings are judged, once each.
     """
-    return {name[-_TAIL:]: name for name in names}
+    return dict(zip(map(itemgetter(slice(-_TAIL, None)), names), names, strict=True))
 
 
 def _select(names: list[str], endings: Iterable[str], leaves: frozenset[str]) -> list[_Name]:
@@ -857,7 +861,11 @@ def _select(names: list[str], endings: Iterable[str], leaves: frozenset[str]) ->
             not split.modules and any(w.endswith(split.leaf) for w in last_words)
         ):
             wanted.add(ending)
-    found = [_split(name) for name in names if name[-_TAIL:] in wanted]
+    ends = tuple(wanted)
+    if len(ends) <= _FEW:
+        found = [_split(name) for name in names if name.endswith(ends)]
+    else:
+        found = [_split(name) for name in names if name[-_TAIL:] in wanted]
     return [name for name in found if name.leaf in leaves or name.last_two in leaves]
 
 
@@ -1193,10 +1201,18 @@ def _judge_tied(evidence: _Evidence, best: _Name | None, head: _Name | None, not
 
 def _roots(names: list[str]) -> set[str]:
     """The modules at the root of the model, whatever it is wrapped in."""
-    roots = {name.partition(".")[0] for name in names}
+    # Most names share the root of one or two of them: they need not be taken apart.
+    usual = tuple({_first_word(name) for name in (*names[:1], *names[-1:])})
+    roots = {word.removesuffix(".") for word in usual} if usual else set()
+    roots |= {name.partition(".")[0] for name in names if not name.startswith(usual)}
     if roots & WRAPPER_WORDS:
         roots = {_unwrap(name).partition(".")[0] for name in names}
     return roots
+
+
+def _first_word(name: str) -> str:
+    """The module at the root of a name, with its dot; the whole name where there is none."""
+    return "".join(name.partition(".")[:2])
 
 
 def _has_remains(names: list[str], roots: set[str]) -> bool:
@@ -1375,7 +1391,7 @@ def _is_adapter(evidence: _Evidence) -> bool:
     """Whether the files hold the factors of an adapter, and perhaps copies of whole tensors, but no model."""
     if "peft_type" in evidence.config.outer:
         return True
-    if not any("lora" in name for name in evidence.names):
+    if not any(map(contains, evidence.names, repeat("lora"))):
         return False
     return all("lora" in name or name.startswith("base_model.") for name in evidence.names)
 

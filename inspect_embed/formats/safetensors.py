@@ -11,7 +11,8 @@ import math
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from operator import itemgetter
+from itertools import compress
+from operator import eq, itemgetter, mul, sub
 from typing import Any, cast
 
 from inspect_embed.encodings import ENCODINGS, Encoding
@@ -29,6 +30,8 @@ NAME = "safetensors"
 SUFFIX = ".safetensors"
 SUFFIXES = (SUFFIX,)
 INDEX_SUFFIX = ".safetensors.index.json"
+
+_BYTES = {code: encoding.block_bytes for code, encoding in ENCODINGS.items() if encoding.block_elements == 1}
 
 _SHARD = re.compile(r"(?P<stem>.*?)[-_.]?(?P<number>\d{2,6})-of-(?P<count>\d{2,6})\.safetensors", re.ASCII)
 _LONGEST_HEADER = 1 << 40
@@ -450,42 +453,49 @@ def _refuse_impostors(start: bytes, name: str) -> None:
 
 
 def _check_header(header: dict[str, Any], name: str, bytes_by_encoding: dict[str, int]) -> int:
-    """Hold every record against its own shape; returns where the data end, counted from where they begin.
-
-    One plain loop: a large checkpoint has hundreds of thousands of records.
-    """
-    product, encodings = math.prod, ENCODINGS
-    sizes = {key: encoding.block_bytes for key, encoding in encodings.items() if encoding.block_elements == 1}
-    counted = dict.fromkeys(sizes, 0)
-    end = total = 0
-    try:
-        for tensor, record in header.items():
-            start, stop = record["data_offsets"]
-            encoding = record["dtype"]
-            n_bytes = stop - start
-            if start < 0 or encoding not in sizes or product(record["shape"]) * sizes[encoding] != n_bytes:
-                entry = _make_entry(tensor, record, name)
-                if entry.encoding.name not in counted:
-                    counted[entry.encoding.name] = 0
-            counted[encoding] += n_bytes
-            total += n_bytes
-            if stop > end:
-                end = stop
-    except (TypeError, ValueError, KeyError, AttributeError, OverflowError):
-        _make_entry(tensor, record, name)  # says what is wrong with it
-        raise DamagedFileError(f"The header of {name} cannot be read at {tensor!r}.") from None
-    if type(end) is not int or type(total) is not int or end >= _LARGEST_SIZE:
-        for tensor, record in header.items():
-            _make_entry(tensor, record, name)
+    """Hold every record against its own shape; returns where the data end, counted from where they begin."""
+    columns = _read_columns(header)
+    if columns is None:
+        entries = [_make_entry(tensor, record, name) for tensor, record in header.items()]
+        codes = [entry.encoding.name for entry in entries]
+        sizes, end = [entry.n_bytes for entry in entries], max((entry.stop for entry in entries), default=0)
+    else:
+        codes, sizes, end = columns
+    total = sum(sizes)
     if total > end:
         raise DamagedFileError(
             f"The header of {name} contradicts itself: its tensors take {total:,} bytes and share {end:,}.",
             "Fetch the file again, or ask who wrote it.",
         )
-    for key, n_bytes in counted.items():
-        if n_bytes or key not in sizes:
-            bytes_by_encoding[key] = bytes_by_encoding.get(key, 0) + n_bytes
+    for code in dict.fromkeys(codes):
+        n_bytes = sum(compress(sizes, map(code.__eq__, codes)))
+        if n_bytes or code not in _BYTES:
+            bytes_by_encoding[code] = bytes_by_encoding.get(code, 0) + n_bytes
     return end
+
+
+def _read_columns(header: dict[str, Any]) -> tuple[list[str], list[int], int] | None:
+    """Encodings and sizes of all tensors, and where the data end; None where a record needs a closer look.
+
+    A large checkpoint has hundreds of thousands of records: they are read column by column, without a loop of our own.
+    """
+    records = header.values()
+    try:
+        codes = list(map(itemgetter("dtype"), records))
+        offsets = list(map(itemgetter("data_offsets"), records))
+        starts, stops = list(map(itemgetter(0), offsets)), list(map(itemgetter(1), offsets))
+        sizes = list(map(sub, stops, starts))
+        wanted = map(mul, map(math.prod, map(itemgetter("shape"), records)), map(_BYTES.__getitem__, codes))
+        sound = (
+            all(map(eq, sizes, wanted))
+            and set(map(len, offsets)) <= {2}
+            and set(map(type, starts)) | set(map(type, stops)) <= {int}
+            and min(starts, default=0) >= 0
+            and max(stops, default=0) < _LARGEST_SIZE
+        )
+    except (TypeError, ValueError, LookupError, OverflowError):
+        return None
+    return (codes, sizes, max(stops, default=0)) if sound else None
 
 
 def _make_entry(name: str, record: object, file: str) -> TensorEntry:
