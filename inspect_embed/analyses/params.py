@@ -13,7 +13,7 @@ from inspect_embed import parts as names_of
 from inspect_embed.checkpoint import Checkpoint
 from inspect_embed.encodings import ENCODINGS
 from inspect_embed.errors import DamagedFileError, shorten
-from inspect_embed.families import judge_buffers
+from inspect_embed.families import judge_buffers, nested_configs
 from inspect_embed.formats import TensorEntry, TensorSet
 from inspect_embed.parts import EXPERTS, PARTS, TABLES
 from inspect_embed.report import Report, Result
@@ -34,7 +34,7 @@ _CHOSEN_KEYS = (
     "num_experts_per_tok", "num_experts_per_token", "moe_topk", "moe_top_k", "moe_k", "top_k_experts", "experts_top_k",
     "num_selected_experts", "router_top_k", "moe_router_topk", "num_experts_per_topk", "n_experts_per_token",
 )  # fmt: skip
-_BELOW = ("text_config", "llm_config", "language_config", "thinker_config", "ffn_config", "moe_config", "moe")
+_EXPERT_CONFIGS = ("ffn_config", "moe_config", "moe")
 
 
 @dataclass(frozen=True)
@@ -224,7 +224,7 @@ def _count(checkpoint: Checkpoint, by: str, tensor: str | None, headers_only: bo
 
     parameters = sum(size.parameters for size in sizes.values())
     tables = sum(size.parameters for part, size in sizes.items() if part in TABLES)
-    experts = _count_active(config, sizes, parameters)
+    experts = _count_active(tensors, config, sizes, parameters)
     notes = [
         *checkpoint.notes,
         *_describe_missing(tensors),
@@ -494,11 +494,8 @@ def _judge_head(checkpoint: Checkpoint, judged: set[str], notes: list[str], warn
 
 
 def _says_tied(config: Mapping[str, Any]) -> bool:
-    said = config.get("tie_word_embeddings")
-    if said is None:
-        inner = config.get("text_config")
-        said = inner.get("tie_word_embeddings") if isinstance(inner, Mapping) else None
-    return said is True
+    said = (inner.get("tie_word_embeddings") for inner in reversed(nested_configs(config)))
+    return next((value for value in said if isinstance(value, bool)), False)
 
 
 def _compare(tensors: TensorSet, a: TensorEntry, b: TensorEntry) -> tuple[bool, bool]:
@@ -518,12 +515,14 @@ def _compare(tensors: TensorSet, a: TensorEntry, b: TensorEntry) -> tuple[bool, 
 
 
 def _count_active(
-    config: Mapping[str, Any], sizes: Mapping[str, _Size], parameters: int
+    tensors: TensorSet, config: Mapping[str, Any], sizes: Mapping[str, _Size], parameters: int
 ) -> tuple[int | None, tuple[str, ...]]:
     """Parameters that one token passes through, and a note; None where there are no experts or nothing tells."""
     routed = sizes.get(_ROUTED, _Size()).parameters
     if not routed:
         return None, ()
+    if tensors.missing_files:
+        return None, ("Experts may be in the files that are missing: active parameters are not counted.",)
     number, chosen = _read_number(config, _EXPERT_KEYS), _read_number(config, _CHOSEN_KEYS)
     if number is None or chosen is None or not 0 < chosen <= number or routed * chosen % number:
         return None, (
@@ -537,10 +536,13 @@ def _count_active(
 
 def _read_number(config: Mapping[str, Any], keys: Iterable[str]) -> int | None:
     """The first of these keys that holds a whole number, or a list of equal ones; the text model's config first."""
-    inner = [config[key] for key in _BELOW if isinstance(config.get(key), Mapping)]
-    for said in (*inner, config):
+    configs = nested_configs(config)
+    below = [
+        inner[key] for inner in configs for key in _EXPERT_CONFIGS if isinstance(inner.get(key), Mapping)
+    ]
+    for inner in (*configs, *below):
         for key in keys:
-            value = said.get(key)
+            value = inner.get(key)
             if isinstance(value, list) and value and all(item == value[0] for item in value):
                 value = value[0]
             if type(value) is int:

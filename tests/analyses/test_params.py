@@ -624,6 +624,20 @@ def test_active_parameters_by_hand(tmp_path: Path, said: dict[str, Any], active:
     assert ("active per token" in text.render(found.report())) == (active is not None)
 
 
+def test_active_parameters_are_not_told_while_experts_may_be_missing(tmp_path: Path) -> None:
+    experts = {f"model.layers.0.mlp.experts.{n}.up_proj.weight": random_table(6, 4) for n in range(2)}
+    weight_map = {**dict.fromkeys(experts, FIRST), "model.layers.0.mlp.experts.2.up_proj.weight": SECOND}
+    config = {"num_experts": 2, "num_experts_per_tok": 1}
+    files = {
+        FIRST: safetensors(experts),
+        "model.safetensors.index.json": index(weight_map),
+        "config.json": config,
+    }
+    found = count(write(tmp_path, files))
+    assert found.partial
+    assert found.active_parameters is None
+
+
 # --- grouping and writing ------------------------------------------------------------------------------------
 
 
