@@ -16,8 +16,8 @@ import math
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
-from itertools import repeat
-from operator import contains, itemgetter
+from itertools import compress
+from operator import itemgetter
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 if TYPE_CHECKING:
@@ -775,8 +775,6 @@ _HEAD_RANKS = {leaf: rank for rank, leaves in enumerate(OUTPUT_LEAVES) for leaf 
 _GENERAL_RANK = len(INPUT_LEAVES) - 1
 _TAIL = 24
 """So many of a name's last characters are looked at before the name is taken apart."""
-_FEW = 8
-"""So many endings are quicker compared one by one than looked up."""
 _DIGITS = "0123456789"
 
 
@@ -837,20 +835,20 @@ def _split(name: str) -> _Name:
     return _Name(name, tuple(parts[:-1]), parts[-1], index)
 
 
-def _endings(names: list[str]) -> dict[str, str]:
-    """The different endings of names, and a name for each.
+def _cut_tails(names: list[str]) -> list[str]:
+    """The last characters of each name.
 
     A checkpoint has up to millions of names and few kinds of endings, so that endings are judged, once each.
     """
-    return dict(zip(map(itemgetter(slice(-_TAIL, None)), names), names, strict=True))
+    return list(map(itemgetter(slice(-_TAIL, None)), names))
 
 
-def _select(names: list[str], endings: Iterable[str], leaves: frozenset[str]) -> list[_Name]:
+def _select(names: list[str], tails: list[str], leaves: frozenset[str]) -> list[_Name]:
     """The names with one of these leaves (or pairs of a module and a leaf), in the order of the file."""
     last_words = {leaf.rpartition(".")[2] for leaf in leaves}
     last_letters = {word[-3:] for word in (*last_words, *PARAMETER_WORDS)}
     wanted = set()
-    for ending in endings:
+    for ending in set(tails):
         word = ending.removesuffix(".weight")
         if word[-1:].isdecimal() and (numbered := word.rstrip(_DIGITS)).endswith("."):
             word = numbered[:-1]
@@ -861,11 +859,7 @@ def _select(names: list[str], endings: Iterable[str], leaves: frozenset[str]) ->
             not split.modules and any(w.endswith(split.leaf) for w in last_words)
         ):
             wanted.add(ending)
-    ends = tuple(wanted)
-    if len(ends) <= _FEW:
-        found = [_split(name) for name in names if name.endswith(ends)]
-    else:
-        found = [_split(name) for name in names if name[-_TAIL:] in wanted]
+    found = map(_split, compress(names, map(wanted.__contains__, tails)))
     return [name for name in found if name.leaf in leaves or name.last_two in leaves]
 
 
@@ -986,6 +980,7 @@ class _Evidence(NamedTuple):
     config: _Config
     families: tuple[Family, ...]
     names: list[str]
+    endings: set[str]
     found: list[_Name]
 
     @property
@@ -1032,7 +1027,8 @@ def find_tables(tensors: TensorSet, config: Mapping[str, Any]) -> FoundTables:
             ),
         )
     )  # fmt: skip
-    evidence = _Evidence(tensors, read, families, names, _select(names, _endings(names), leaves))
+    tails = _cut_tails(names)
+    evidence = _Evidence(tensors, read, families, names, set(tails), _select(names, tails, leaves))
     notes: list[str] = []
 
     inputs, further = _rank_inputs(evidence)
@@ -1391,7 +1387,7 @@ def _is_adapter(evidence: _Evidence) -> bool:
     """Whether the files hold the factors of an adapter, and perhaps copies of whole tensors, but no model."""
     if "peft_type" in evidence.config.outer:
         return True
-    if not any(map(contains, evidence.names, repeat("lora"))):
+    if not any("lora" in tail for tail in evidence.endings):
         return False
     return all("lora" in name or name.startswith("base_model.") for name in evidence.names)
 
@@ -1436,8 +1432,8 @@ def judge_buffers(tensors: TensorSet, config: Mapping[str, Any]) -> JudgedBuffer
     )
     reasons: dict[str, str] = {}
     doubts: dict[str, list[str]] = {}
-    endings = _endings(names)
-    for name in _select(names, endings, leaves):
+    tails = _cut_tails(names)
+    for name in _select(names, tails, leaves):
         shape = tensors[name.full].shape
         for leaf in (name.last_two, name.leaf):
             if leaf in DOUBTFUL and not set(read.model_types) & set(DOUBTFUL[leaf]):
@@ -1455,7 +1451,9 @@ def judge_buffers(tensors: TensorSet, config: Mapping[str, Any]) -> JudgedBuffer
             for part in ("weight", "bias"):
                 if (other := name.path + part) in tensors:
                     reasons[other] = "frozen batch normalisation"
-    one_of_each = {ending.rstrip(_DIGITS): name for ending, name in endings.items()}
+    one_of_each = {
+        ending.rstrip(_DIGITS): name for ending, name in dict(zip(tails, names, strict=True)).items()
+    }
     whole = {
         ending
         for ending, one in one_of_each.items()
@@ -1463,8 +1461,8 @@ def judge_buffers(tensors: TensorSet, config: Mapping[str, Any]) -> JudgedBuffer
         and tensors[one].encoding.name in INTEGERS_NEVER_LEARNED
     }
     if whole:
-        for one in names:
-            if one[-_TAIL:].rstrip(_DIGITS) in whole and tensors[one].encoding.name in INTEGERS_NEVER_LEARNED:
+        for one, tail in zip(names, tails, strict=True):
+            if tail.rstrip(_DIGITS) in whole and tensors[one].encoding.name in INTEGERS_NEVER_LEARNED:
                 reasons.setdefault(one, "whole numbers, not learned")
     notes = tuple(_doubt(leaf, found, found[0] in reasons) for leaf, found in doubts.items())
     return JudgedBuffers(tuple(Buffer(tensors[name], reason) for name, reason in reasons.items()), notes)

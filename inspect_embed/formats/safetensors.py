@@ -488,8 +488,8 @@ def _read_columns(header: dict[str, Any]) -> tuple[list[str], list[int], int] | 
         wanted = map(mul, map(math.prod, map(itemgetter("shape"), records)), map(_BYTES.__getitem__, codes))
         sound = (
             all(map(eq, sizes, wanted))
-            and set(map(len, offsets)) <= {2}
-            and set(map(type, starts)) | set(map(type, stops)) <= {int}
+            and sum(map(len, offsets)) == 2 * len(offsets)
+            and type(sum(starts) + sum(stops)) is int
             and min(starts, default=0) >= 0
             and max(stops, default=0) < _LARGEST_SIZE
         )
