@@ -23,6 +23,7 @@ _PUBLIC = {
     "compare": "inspect_embed.analyses.compare",
     "compare_series": "inspect_embed.analyses.compare",
     "embed": "inspect_embed.analyses.embed",
+    "export": "inspect_embed.analyses.export",
     "health": "inspect_embed.analyses.health",
     "info": "inspect_embed.analyses.info",
     "neighbors": "inspect_embed.analyses.neighbors",
@@ -41,6 +42,7 @@ __all__ = sorted(_PUBLIC)
 if TYPE_CHECKING:
     from inspect_embed.analyses.compare import compare, compare_series
     from inspect_embed.analyses.embed import embed
+    from inspect_embed.analyses.export import export
     from inspect_embed.analyses.health import health
     from inspect_embed.analyses.info import info
     from inspect_embed.analyses.neighbors import neighbors

@@ -129,7 +129,7 @@ PLUGINS = {
     "schemes": ("SCHEMES",),
     "vocabularies": ("VOCABULARIES",),
     "analyses": ("ANALYSES",),
-    "outputs": ("OUTPUTS", "FIGURES"),
+    "outputs": ("OUTPUTS", "FIGURES", "EXPORTS"),
     "cli": ("COMMANDS",),
 }
 NOT_PLUGINS = {"cli": {"options"}}

@@ -6,5 +6,5 @@ prints and never parses.
 
 from __future__ import annotations
 
-ANALYSES = ("info", "tokens", "vector", "embed", "similarity", "neighbors", "params", "project", "positions", "health", "compare")
+ANALYSES = ("info", "tokens", "vector", "embed", "similarity", "neighbors", "params", "project", "positions", "health", "compare", "export")
 """The modules of this package, one a question."""

@@ -29,6 +29,7 @@ COMMANDS = (
     ("positions", "How alike positions are, by distance and by place; wavelengths; slopes."),
     ("health", "Rows that are zero, broken, doubled, hardly trained; the shape of the whole."),
     ("compare", "What changed between two checkpoints, or along a series of them."),
+    ("export", "Rows of a table as files that other programs read."),
 )
 """The commands and what each answers; each is a module of this package."""
 

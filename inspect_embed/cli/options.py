@@ -5,12 +5,12 @@ from __future__ import annotations
 import json
 import os
 import sys
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, BinaryIO, TypeVar
 
 import click
 
@@ -220,28 +220,39 @@ def write_answer(
 
 def write_file(path: Path, content: bytes) -> None:
     """Write beside the file, then rename: what was there is replaced as a whole, or not at all."""
+
+    def write(file: BinaryIO) -> None:
+        file.write(content)
+
+    write_files({path: write})
+
+
+def write_files(parts: Mapping[Path, Callable[[BinaryIO], None]]) -> None:
+    """Write files that belong together: each beside its place, and only when all are whole are they renamed."""
     import tempfile
 
-    if path.is_dir():
-        raise OutputError(f"{path} is a folder.", "Give the name of a file.")
+    temporaries: list[tuple[str, Path]] = []
+    path = Path()
     try:
-        descriptor, temporary = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
+        for path, write in parts.items():
+            if path.is_dir():
+                raise OutputError(f"{path} is a folder.", "Give the name of a file.")
+            descriptor, temporary = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
+            temporaries.append((temporary, path))
+            with os.fdopen(descriptor, "wb") as file:
+                write(file)
+            mask = os.umask(0)
+            os.umask(mask)
+            os.chmod(temporary, 0o666 & ~mask)  # a temporary file is private; the answer is as any file is
+        for temporary, path in temporaries:
+            os.replace(temporary, path)
     except OSError as error:
         raise OutputError(
             f"{path} cannot be written: {error.strerror}.", "Give another path with -o."
         ) from None
-    try:
-        with os.fdopen(descriptor, "wb") as file:
-            file.write(content)
-        mask = os.umask(0)
-        os.umask(mask)
-        os.chmod(temporary, 0o666 & ~mask)  # a temporary file is private; the answer is as any file is
-        os.replace(temporary, path)
-    except OSError as error:
-        Path(temporary).unlink(missing_ok=True)
-        raise OutputError(
-            f"{path} cannot be written: {error.strerror}.", "Give another path with -o."
-        ) from None
+    finally:
+        for temporary, _ in temporaries:
+            Path(temporary).unlink(missing_ok=True)
 
 
 def _format_of(output: str | None) -> str:
