@@ -197,8 +197,8 @@ def _describe_vocabulary(checkpoint: Checkpoint, table: TensorEntry | None) -> V
     rows_without = tokens_without = None
     if table is not None and table.shape:
         n_rows = table.shape[0]
-        with_row = sum(1 for token in vocabulary.ids() if token < n_rows)
-        rows_without, tokens_without = n_rows - with_row, vocabulary.n_tokens - with_row
+        tokens_without = len(vocabulary.beyond(n_rows))
+        rows_without = n_rows - (vocabulary.n_tokens - tokens_without)
     return VocabularyFacts(
         vocabulary.source,
         vocabulary.model,
