@@ -8,7 +8,7 @@ from math import isnan
 from typing import TYPE_CHECKING
 
 from inspect_embed.checkpoint import Checkpoint, TableFacts
-from inspect_embed.errors import AnalysisError, TableError
+from inspect_embed.errors import AnalysisError, TableError, TokenError
 from inspect_embed.report import Report, Result
 from inspect_embed.table import EmbeddingTable, TokenLabels
 from inspect_embed.vocabularies import Vocabulary
@@ -353,13 +353,10 @@ def _find_reach(vocabulary: Vocabulary | None) -> tuple[dict[int, str] | None, s
 
     if vocabulary is None:
         return None, ""
-    if vocabulary.cut_problem:
-        return (
-            None,
-            f"Which tokens a text can reach is not known. {vocabulary.cut_problem}",
-        )
     try:
         return {id_: str(way) for id_, way in find_reach(vocabulary).items()}, ""
+    except TokenError as error:
+        return None, str(error)
     except Refusal as refusal:
         return None, f"Which tokens a text can reach is not known: {refusal}"
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Literal, cast
 
+from inspect_embed.errors import TokenError
 from inspect_embed.vocabularies._library import library_call
 
 if TYPE_CHECKING:
@@ -36,6 +37,8 @@ def find_reach(vocabulary: Vocabulary) -> dict[int, Reach]:
     piece that continues a word needs something before it. TokenError where this vocabulary cannot cut text,
     `Refusal` where the library fails on one.
     """
+    if problem := vocabulary.cut_problem:
+        raise TokenError(f"Which tokens a text can reach is not known. {problem}")
     reach: dict[int, Reach] = {}
     texts: dict[int, str] = {}
     for id_ in vocabulary.ids():

@@ -241,6 +241,31 @@ def test_half_precision_rows_neither_overflow_nor_vanish(tmp_path: Path) -> None
     assert ids(found) == {"short": [4], "long": [3]}
 
 
+def test_holes_among_the_ids_and_tokens_listed_twice(tmp_path: Path) -> None:
+    folder = write_checkpoint(tmp_path, {"wte.weight": random_table(4, 6, 1)}, {"model_type": "gpt2"})
+    tokenizer = {
+        "model": {"type": "WordLevel", "vocab": {"a": 0, "b": 1, "d": 3}, "unk_token": "a"},
+        "added_tokens": [{"id": 0, "content": "a", "special": False}],
+    }
+    (folder / "tokenizer.json").write_text(json.dumps(tokenizer), encoding="utf-8")
+    found = health(open_checkpoint(folder))
+    assert ids(found) == {"without a token": [2]}
+    assert found.n_tokens == 3
+
+
+def test_reserved_rows_that_equal_a_tokens_row(tmp_path: Path) -> None:
+    E = random_table(8, 6, 1)
+    E[5:] = E[2]
+    words = ("a", "b", "c", "d", "e")
+    folder = write_checkpoint(tmp_path, {"wte.weight": E}, {"model_type": "gpt2"}, words)
+    found = health(open_checkpoint(folder))
+    assert ids(found)["equal"] == [2, 5, 6, 7]
+    assert ids(found)["without a token"] == [5, 6, 7]
+    # Rows without a token are nobody's neighbour.
+    assert found.hubness is not None
+    assert {hub.id for hub in found.hubness.hubs} <= {0, 1, 2, 3, 4}
+
+
 # Output
 
 
