@@ -8,7 +8,8 @@ computed again in float64: the answer is that of float64 arithmetic on all pairs
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any
 
@@ -29,6 +30,8 @@ BLOCK_ROWS, BLOCK_COLUMNS, GROUPS = 512, 4096, 128
 """Rows and columns of a block at most, whose products stay in the cache; groups that its columns fall into."""
 MOST_HELD = 1 << 21
 """Candidates that are held at a time; beyond them, each row keeps its first k alone."""
+MOST_THREADS = 8
+"""Each holds a block of products."""
 _CHUNK = 1 << 17
 
 
@@ -76,21 +79,47 @@ def find_all_nearest(
     is not finite are left out besides. No row is its own neighbour; equal rows are each other's. Ties go by row. k
     is cut to the number of other rows.
 
-    Cost: m squared times the width; memory for the m unit rows in float32, one block of products, and MOST_HELD
-    candidates.
+    Cost: m squared times the width; memory for the m unit rows in float32, and for each thread one block of products
+    and MOST_HELD candidates.
     """
     directions = _read_directions(table, eligible)
     m = len(directions.rows)
     k = max(min(k, m - 1), 0)
     ids, scores = np.empty((m, k), np.int64), np.empty((m, k))
-    for start in range(0, m if k else 0, BLOCK_ROWS):
+    starts = range(0, m if k else 0, BLOCK_ROWS)
+
+    def search(start: int) -> _Candidates:
+        return _search_block(table, directions, start, min(start + BLOCK_ROWS, m), k)
+
+    for start, found in zip(starts, _map_in_threads(search, starts), strict=True):
         stop = min(start + BLOCK_ROWS, m)
-        found = _search_block(table, directions, start, stop, k)
         ids[start:stop] = directions.rows[found.columns].reshape(-1, k)
         scores[start:stop] = found.scores.reshape(-1, k)
         if progress is not None:
             progress(stop, m)
     return AllNearest(directions.rows, ids, scores)
+
+
+def _map_in_threads(function: Callable[[int], _Candidates], items: Sequence[int]) -> Iterator[_Candidates]:
+    """The function of each item, in order, on as many threads as the matrix products would use.
+
+    Each thread takes its products alone: so all of the work is shared out, and not the products only.
+    """
+    # scikit-learn brings it along.
+    from threadpoolctl import threadpool_info, threadpool_limits  # type: ignore[import-untyped]
+
+    usual = max((pool["num_threads"] for pool in threadpool_info() if pool["user_api"] == "blas"), default=1)
+    n_threads = min(usual, MOST_THREADS, len(items))
+    if n_threads < 2:
+        yield from map(function, items)
+        return
+    with threadpool_limits(1, user_api="blas"):
+        pool = ThreadPoolExecutor(n_threads)
+        try:
+            yield from pool.map(function, items)
+        finally:
+            # Whoever interrupts does not wait for blocks that have not begun.
+            pool.shutdown(cancel_futures=True)
 
 
 def _read_directions(table: Rows, eligible: Bools | None) -> _Directions:

@@ -145,7 +145,23 @@ def test_progress_is_told_after_each_block() -> None:
     assert calls == [(16, 40), (32, 40), (40, 40)]
 
 
-def test_memory_does_not_grow_with_the_square_of_the_rows() -> None:
+@pytest.mark.usefixtures("small_blocks")
+@pytest.mark.parametrize("n_threads", [1, 3])
+def test_the_answer_does_not_depend_on_the_threads(n_threads: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(all_pairs, "MOST_THREADS", n_threads)
+    agree(np.random.default_rng(12).standard_normal((130, 6)).astype(np.float32), 5)
+
+
+def test_an_interruption_ends_the_search() -> None:
+    def interrupt(done: int, total: int) -> None:
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        find_all_nearest(Table(np.random.default_rng(13).standard_normal((3000, 3))), 2, progress=interrupt)
+
+
+def test_memory_does_not_grow_with_the_square_of_the_rows(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(all_pairs, "MOST_THREADS", 2)
     E = np.random.default_rng(11).standard_normal((8_000, 8)).astype(np.float32)
     tracemalloc.start()
     find_all_nearest(Table(E), 10)
