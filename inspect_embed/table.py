@@ -24,8 +24,9 @@ if TYPE_CHECKING:
 
     Floats = NDArray[np.floating[Any]]
 
-NATIVE_BLOCK_BYTES = 1 << 20
-"""Bytes of a block that is used where it lies: small enough to be read twice from the cache."""
+NATIVE_BLOCK_BYTES = 1 << 23
+"""Bytes of a block that is used where it lies: small enough to be read twice from the cache, large enough that the
+work on it outweighs the call."""
 DECODED_BLOCK_ELEMENTS = 1 << 17
 """Numbers in a block that is decoded into a buffer: the buffer stays in the cache."""
 
@@ -61,6 +62,7 @@ class TokenLabels:
     def __init__(self, vocabulary: Vocabulary | None, missing: str = "") -> None:
         self.vocabulary = vocabulary
         self._missing = missing or "This checkpoint has no tokenizer that can be read."
+        self._named: NDArray[np.bool_] | None = None
 
     def text(self, row: int) -> str:
         """The token as people read it; "no token" where there is none; the id without a vocabulary."""
@@ -83,12 +85,14 @@ class TokenLabels:
         """Rows that a token names; all of them without a vocabulary."""
         import numpy as np
 
-        if self.vocabulary is None:
-            return np.ones(n_rows, bool)
-        ids = np.fromiter(self.vocabulary.ids(), np.int64)
-        named = np.zeros(n_rows, bool)
-        named[ids[ids < n_rows]] = True
-        return named
+        if self._named is None or len(self._named) != n_rows:
+            named = np.full(n_rows, self.vocabulary is None)
+            if self.vocabulary is not None:
+                ids = np.fromiter(self.vocabulary.ids(), np.int64)
+                named[ids[ids < n_rows]] = True
+            named.flags.writeable = False
+            self._named = named
+        return self._named
 
 
 class PositionLabels:

@@ -220,7 +220,9 @@ def _select(
     else:
         rows = np.flatnonzero(mask)
         n = len(rows)
-        dots, lengths, raw = dots[rows], lengths[rows], raw[rows]
+        same = raw is lengths
+        dots, lengths = dots[rows], lengths[rows]
+        raw = lengths if same else raw[rows]
     if n == 0:
         none = np.empty(0)
         return Nearest(np.empty(0, np.int64), none, none, none, 0)
@@ -234,11 +236,12 @@ def _select(
         unit *= 1 + len(frame.directions)
         size = raw + row_norms(frame.mean[None])
     near: Float64s = dots.astype(np.float64)
+    slack: Float64s | float
     scale = 1.0
     with np.errstate(over="ignore", invalid="ignore"):
         if metric == "cosine":
             near /= lengths
-            slack = unit * (size / lengths)
+            slack = unit if size is lengths else unit * (size / lengths)
         elif metric == "dot":
             near *= q_length
             slack = unit * q_length * size
@@ -247,8 +250,10 @@ def _select(
             scale = max(q_length, float(lengths.max()))
             near = 2 * (near / scale) * (q_length / scale) - (lengths / scale) ** 2 - (q_length / scale) ** 2
             slack = 2 * unit * ((size + q_length) / scale) ** 2
+        lower, upper = near - slack, near + slack
         lost = ~np.isfinite(near) | (raw < least)
-        lower, upper = np.where(lost, -np.inf, near - slack), np.where(lost, np.inf, near + slack)
+        if lost.any():
+            lower[lost], upper[lost] = -np.inf, np.inf
         threshold = np.partition(lower, n - k)[n - k]
         candidates = np.flatnonzero(upper >= threshold)
         ids = candidates if rows is None else rows[candidates]
@@ -258,7 +263,7 @@ def _select(
         order = np.lexsort((ids, -closeness))[:k]
         all_scores = scale * np.sqrt(np.maximum(-near, 0.0)) if metric == "euclidean" else near
         all_scores[candidates] = scores
-        largest = np.abs(all_scores).max()
+        largest = max(all_scores.max(), -all_scores.min())
         all_scores /= largest  # so that no square overflows
         mean, deviation = all_scores.mean(), all_scores.std()
         # Scores that differ by rounding alone are alike.
