@@ -138,21 +138,18 @@ class Projection(Result):
             )
             for point in self.points
         ]
-        notes = list(self.notes)
+        shown = ""
         if len(rows) > SHOWN_IN_TEXT:
-            notes.append(
-                f"The first {SHOWN_IN_TEXT} of {len(rows):,} points are shown here; -o with a name that ends in .csv, "
-                f".json or .safetensors writes them all."
-            )
+            shown = f"the first {SHOWN_IN_TEXT} of {len(rows):,} points (-o FILE.csv writes them all)"
         sheet = Grid(
             tuple(map(Column, ("id", "token", "group", *letters, "kept"))),
             [(p.id, p.token, p.group, *p.coordinates, p.kept) for p in self.points],
         )
-        blocks: list[Block] = [Facts(tuple(facts)), Grid(columns, rows[:SHOWN_IN_TEXT])]
+        blocks: list[Block] = [Facts(tuple(facts)), Grid(columns, rows[:SHOWN_IN_TEXT], shown)]
         return Report(
             f"{self.checkpoint}: {self.title} in the {self.table}",
             self,
-            (*blocks, *map(Note, notes)),
+            (*blocks, *map(Note, self.notes)),
             sheet,
             {"map": self._scatter()},
             {
@@ -206,7 +203,7 @@ class Projection(Result):
                 *prepared,
             ]
         else:
-            perplexity = f"perplexity {self.perplexity:g}" if self.perplexity is not None else ""
+            perplexity = f"perplexity {self.perplexity:.3g}" if self.perplexity is not None else ""
             said = [perplexity, f"seed {self.seed}", f"by {self.library}", *prepared]
         return ", ".join(filter(None, said))
 
@@ -308,7 +305,7 @@ def project(
         if method == "tsne":
             perplexity = _check_perplexity(perplexity, n)
             if progress is not None and n >= projection.MANY:
-                progress(f"t-SNE of {n:,} points, perplexity {perplexity:g}: this takes minutes")
+                progress(f"t-SNE of {n:,} points, perplexity {perplexity:g}")
             drawn, library = projection.tsne(read, dims, perplexity, seed, progress)
             if n > 10_000 and library == "scikit-learn":
                 notes.append('openTSNE draws so many points sooner: pip install "inspect-embed[tsne]"')

@@ -61,21 +61,13 @@ def fit_pca(X: Floats, dims: int, solver: str | None = None, seed: int = 0) -> P
     n, d = X.shape
     if solver is None:
         # "auto" is exact where n >= 10 d and quick where nothing else is.
-        solver = (
-            "auto"
-            if n >= 10 * d or float(n) * d * min(n, d) > _FULL_SVD_COST
-            else "full"
-        )
+        solver = "auto" if n >= 10 * d or float(n) * d * min(n, d) > _FULL_SVD_COST else "full"
     # Squares must neither overflow nor vanish; a power of two scales without rounding.
     scale = _scale_of(X)
-    fitted = PCA(dims, svd_solver=solver, random_state=seed).fit(
-        X if scale == 1 else X / scale
-    )
+    fitted = PCA(dims, svd_solver=solver, random_state=seed).fit(X if scale == 1 else X / scale)
     ratios = np.asarray(fitted.explained_variance_ratio_, np.float64).copy()
     ratios[ratios <= 8 * np.finfo(fitted.components_.dtype).eps] = 0.0
-    return Pca(
-        fitted.mean_ * X.dtype.type(scale), fix_signs(fitted.components_), ratios
-    )
+    return Pca(fitted.mean_ * X.dtype.type(scale), fix_signs(fitted.components_), ratios)
 
 
 def fix_signs(axes: Floats) -> Floats:
@@ -117,11 +109,7 @@ def tsne(
     if n > MANY and dims == 2 and find_spec("openTSNE") is not None:
         import openTSNE
 
-        every = (
-            {"callbacks": _tell_progress(progress), "callbacks_every_iters": 50}
-            if progress
-            else {}
-        )
+        every = {"callbacks": _tell_progress(progress), "callbacks_every_iters": 50} if progress else {}
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             fitted = openTSNE.TSNE(
@@ -214,16 +202,12 @@ def find_nearest_points(
         chosen = order[firsts[:, None] + np.arange(k)]
         ids[start : start + step] = candidates[chosen]
         distances[start : start + step] = exact[chosen] * scale
-        if progress is not None and len(queries) > step:
-            progress(
-                f"nearest points: {min(start + step, len(queries)):,} of {len(queries):,}"
-            )
+        if progress is not None and len(queries) > 8 * step:
+            progress(f"nearest points: {min(start + step, len(queries)):,} of {len(queries):,}")
     return ids, distances
 
 
-def share_kept(
-    true: NDArray[np.integer[Any]], drawn: NDArray[np.integer[Any]]
-) -> Float64s:
+def share_kept(true: NDArray[np.integer[Any]], drawn: NDArray[np.integer[Any]]) -> Float64s:
     """For each point, the share of its nearest in space that are also among its nearest on the map.
 
     `true` and `drawn` (q, k), indices of points; in [0, 1].
@@ -232,12 +216,7 @@ def share_kept(
     2009, "Quality assessment of dimensionality reduction: Rank-based criteria", averaged over points.
     """
     k = true.shape[1]
-    return np.array(
-        [
-            len(set(a) & set(b)) / k
-            for a, b in zip(true.tolist(), drawn.tolist(), strict=True)
-        ]
-    )
+    return np.array([len(set(a) & set(b)) / k for a, b in zip(true.tolist(), drawn.tolist(), strict=True)])
 
 
 def neighbors_judged(n: int) -> int:

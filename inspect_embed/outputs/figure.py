@@ -321,6 +321,7 @@ def _draw_scatter(page: _Page, block: Scatter) -> None:
 def _add_space(page: _Page, positions: NDArray[np.float64]) -> Any:
     """Three axes, seen from above and aside."""
     import numpy as np
+    from matplotlib.ticker import MaxNLocator
     from mpl_toolkits.mplot3d import Axes3D  # noqa: F401 (its import makes the projection known)
 
     axes: Any = page.figure.add_axes((0, 0, 1, 1), projection="3d")
@@ -332,8 +333,8 @@ def _add_space(page: _Page, positions: NDArray[np.float64]) -> Any:
     for axis in (axes.xaxis, axes.yaxis, axes.zaxis):
         axis.set_pane_color((0, 0, 0, 0))
         axis.line.set_color(page.theme.muted)
-        axis.set_major_locator(_few_ticks())
-    axes.tick_params(labelsize=_SMALL_PRINT, pad=1)
+        axis.set_major_locator(MaxNLocator(4))
+        axis.set_ticklabels([])
     for label in (axes.xaxis.label, axes.yaxis.label, axes.zaxis.label):
         label.set_fontsize(_TICK)
     return axes
@@ -373,12 +374,6 @@ def _extent_of_space(page: _Page, axes: Any) -> Bbox:
     return Bbox.union(boxes).transformed(page.figure.transFigure.inverted())
 
 
-def _few_ticks() -> Any:
-    from matplotlib.ticker import MaxNLocator
-
-    return MaxNLocator(4)
-
-
 def _label_points(page: _Page, axes: Any, positions: NDArray[np.float64], block: Scatter) -> None:
     if not len(block.labels):
         return
@@ -402,8 +397,13 @@ def _label_points(page: _Page, axes: Any, positions: NDArray[np.float64], block:
             yticks=[],
             zorder=zorder,
         )
-    dropped = place_labels(over, under, pixels, labelled, texts, page.theme.text, page.theme.muted)
+    dropped = place_labels(
+        over, under, pixels, labelled, texts, page.theme.text, page.theme.muted, page.theme.background
+    )
     if len(labelled) < len(positions):
+        over.scatter(
+            pixels[labelled, 0], pixels[labelled, 1], s=26, color=page.theme.text, linewidths=0, zorder=0.5
+        )
         page.small_print.append(f"{len(labelled) - dropped:,} of {len(positions):,} points labelled")
     elif dropped:
         page.small_print.append(f"{dropped:,} of {len(positions):,} labels left out for want of room")
@@ -486,7 +486,7 @@ def _draw_heatmap(page: _Page, block: Heatmap) -> None:
     if max(rows, columns) <= _MOST_CELLS_WRITTEN:
         size = 18 if max(rows, columns) <= 8 else 13
         for (i, j), value in np.ndenumerate(values):
-            said = "–" if np.isnan(value) else f"{value:.2f}"
+            said = "–" if np.isnan(value) else f"{value:.2f}".replace("-", "−")
             colour = (
                 theme.text if np.isnan(value) else _readable_on(colours((value - low) / ((high - low) or 1)))
             )

@@ -230,7 +230,7 @@ def test_text_that_shows_nothing_is_spelled(text: str, shown: str) -> None:
 def test_a_heat_map_shows_its_numbers_and_what_is_undefined() -> None:
     block = replace(BLOCKS["heatmap"], values=[[1, -0.5], [-0.5, math.nan]])  # type: ignore[type-var]
     found = texts_of(figure.render(report(block), ".svg"))
-    assert {"1.00", "-0.50", "–"} <= set(found)
+    assert {"1.00", "−0.50", "–"} <= set(found)
     assert any("undefined" in text for text in found)
 
 
