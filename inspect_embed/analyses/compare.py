@@ -6,6 +6,7 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
+from math import isnan
 from pathlib import PurePath
 from typing import TYPE_CHECKING, Any
 
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from inspect_embed.numerics.alignment import Alignment
+    from inspect_embed.numerics.all_pairs import AllNearest
 
     Floats = NDArray[np.floating[Any]]
     Ints = NDArray[np.int64]
@@ -295,6 +297,7 @@ def compare_series(
     stages = []
     notes: list[str] = []
     chance = None
+    found_before: dict[bytes, AllNearest] = {}
     for place, (checkpoint, step) in enumerate(
         zip(checkpoints, _steps([c.location for c in checkpoints]), strict=True)
     ):
@@ -303,12 +306,13 @@ def compare_series(
         overlap = None
         if neighbors:
             share = _part(progress, place, len(checkpoints))
-            shares = _find_neighborhoods(pair, k, share)[2]
+            shares = _find_neighborhoods(pair, k, share, found_before)[2]
             used = shares[~np.isnan(shares)]
             overlap = float(used.mean()) if len(used) else None
             chance = min(k, len(used) - 1) / (len(used) - 1) if len(used) > 1 else None
         norms = pair.a.norms[pair.ids_a]
-        first, median, third = np.quantile(norms[has_direction(norms)], [0.25, 0.5, 0.75]).tolist()
+        norms = norms[has_direction(norms)] if has_direction(norms).any() else np.array([np.nan])
+        first, median, third = np.quantile(norms, [0.25, 0.5, 0.75]).tolist()
         matched = aligned.coordinates.matched if aligned.coordinates is not None else None
         stages.append(
             Stage(
@@ -439,7 +443,9 @@ def _judge(aligned: Alignment, pair: _Pair, space: str) -> Verdict:
         )
         return Verdict(False, "caller" if space == "different" else "widths", reason, None, None, None)
     measured = (
-        f"a token's two rows have a mean cosine of {found.matched:.3f} after centring, rows paired at random "
+        "the rows of one of them do not vary"
+        if isnan(found.matched)
+        else f"a token's two rows have a mean cosine of {found.matched:.3f} after centring, rows paired at random "
         f"{found.shuffled:.3f} with a standard deviation of {found.spread:.3f}"
     )
     numbers = (found.matched, found.shuffled, found.spread)
@@ -459,8 +465,13 @@ def _judge(aligned: Alignment, pair: _Pair, space: str) -> Verdict:
     )
 
 
-def _find_neighborhoods(pair: _Pair, k: int, progress: Progress | None) -> tuple[Ints, Ints, Float64s]:
-    """Each compared token's neighbours in a and in b, as places among the compared (-1 for none), and the overlap."""
+def _find_neighborhoods(
+    pair: _Pair, k: int, progress: Progress | None, found_before: dict[bytes, AllNearest] | None = None
+) -> tuple[Ints, Ints, Float64s]:
+    """Each compared token's neighbours in a and in b, as places among the compared (-1 for none), and the overlap.
+
+    `found_before` keeps what was found in b, by the rows that were compared: a series asks its last table again.
+    """
     import numpy as np
 
     from inspect_embed.numerics.alignment import neighborhood_overlap
@@ -473,8 +484,12 @@ def _find_neighborhoods(pair: _Pair, k: int, progress: Progress | None) -> tuple
     for side, (table, ids) in enumerate(((pair.a, pair.ids_a), (pair.b, pair.ids_b))):
         eligible = np.zeros(table.n_rows, bool)
         eligible[ids[sound]] = True
-        tell = _part(progress, side, 2)
-        nearest = find_all_nearest(table, k, eligible, tell)
+        key = eligible.tobytes()
+        nearest = found_before.get(key) if side and found_before is not None else None
+        if nearest is None:
+            nearest = find_all_nearest(table, k, eligible, _part(progress, side, 2))
+            if side and found_before is not None:
+                found_before[key] = nearest
         place = np.full(table.n_rows, -1, np.int64)
         place[ids] = np.arange(n)
         neighbors = np.full((n, nearest.ids.shape[1]), -1, np.int64)

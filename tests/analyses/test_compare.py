@@ -185,6 +185,19 @@ def test_tables_without_a_common_token_cannot_be_compared(tmp_path: Path) -> Non
         compare_tables(tmp_path, A, A, tuple(f"v{i}" for i in range(N)))
 
 
+def test_tables_of_zeros_have_nothing_that_could_be_compared(tmp_path: Path) -> None:
+    A = random_table(N, WIDTH, 1)
+    found = compare_tables(tmp_path, A, np.zeros_like(A))
+    assert np.isnan([found.linear_cka, found.procrustes_residual]).all()
+    assert found.neighborhoods is None
+    series = compare_series([open_checkpoint(tmp_path / "b"), open_checkpoint(tmp_path / "a")])
+    assert np.isnan(series.stages[0].length_median)
+    assert series.stages[0].overlap is None
+    for result in (found, series):
+        json.loads(json_output.render(result.report()))
+        text_output.render(result.report())
+
+
 # The checkpoints that are shipped
 
 
