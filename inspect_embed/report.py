@@ -8,28 +8,25 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, fields, is_dataclass, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 Value = str | int | float | bool | None
 
 
-@dataclass(frozen=True, slots=True)
-class Column:
+class Column(NamedTuple):
     """A column of a grid: its heading, and how its numbers are shown (a format specification)."""
 
     name: str
     spec: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class Note:
+class Note(NamedTuple):
     """A sentence worth knowing."""
 
     text: str
 
 
-@dataclass(frozen=True, slots=True)
-class Fact:
+class Fact(NamedTuple):
     """A named value, how it is shown, and a word on it."""
 
     name: str
@@ -38,16 +35,14 @@ class Fact:
     remark: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class Facts:
+class Facts(NamedTuple):
     """Named values, one a line."""
 
     facts: tuple[Fact, ...]
     title: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class Grid:
+class Grid(NamedTuple):
     """Rows of values under headings."""
 
     columns: tuple[Column, ...]
@@ -55,8 +50,7 @@ class Grid:
     title: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class Series:
+class Series(NamedTuple):
     """A line: a name, and its points; `low` and `high` bound a band around it where they are given."""
 
     name: str
@@ -169,12 +163,14 @@ def translate(report: Report, change: Callable[[str], str]) -> Report:
     def walk(item: Any) -> Any:
         if isinstance(item, str):
             return change(item)
+        if isinstance(item, Column):
+            return item._replace(name=change(item.name))
+        if isinstance(item, Fact):
+            return item._replace(name=change(item.name), value=walk(item.value), remark=change(item.remark))
+        if isinstance(item, tuple) and hasattr(item, "_make"):
+            return item._make(map(walk, item))
         if isinstance(item, list | tuple):
             return type(item)(map(walk, item))
-        if isinstance(item, Column):
-            return replace(item, name=change(item.name))
-        if isinstance(item, Fact):
-            return replace(item, name=change(item.name), value=walk(item.value), remark=change(item.remark))
         if is_dataclass(item) and not isinstance(item, type):
             return replace(item, **{part.name: walk(getattr(item, part.name)) for part in fields(item)})
         return item
