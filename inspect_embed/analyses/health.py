@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
+    from inspect_embed.numerics.all_pairs import AllNearest
+
     Bools = NDArray[np.bool_]
     Float64s = NDArray[np.float64]
 
@@ -235,9 +237,9 @@ def health(
     """What is wrong in this table, and what shape has it?
 
     Rows that are zero, not finite, equal, nearly equal, far short or long, without a token; tokens without a row;
-    tokens that training hardly touched (`candidates`: how many of them are listed); the shape of the cloud; and hubs, which need the nearest neighbours of every token
-    (`hubs`; nearly equal rows are looked for among those neighbours too). Cloud, lengths and neighbours are those of
-    rows that a token names and that have a direction.
+    tokens that training hardly touched (`candidates`: how many of them are listed); the shape of the cloud; and hubs,
+    which need the nearest neighbours of every token (`hubs`; nearly equal rows are looked for among those neighbours,
+    too). Cloud, lengths and neighbours are those of rows that a token names and that have a direction.
 
     Cost: some ten passes over the table; with `hubs`, the square of the number of tokens times the width, reported to
     `progress` as rows done and rows in all.
@@ -396,13 +398,11 @@ def _pairs(rows: NDArray[np.int64], values: Float64s) -> Iterable[tuple[int, flo
     return zip(rows.tolist(), values[rows].tolist(), strict=True)
 
 
-def _count_hubs(nearest: object, table: EmbeddingTable) -> Hubness:
+def _count_hubs(nearest: AllNearest, table: EmbeddingTable) -> Hubness:
     import numpy as np
 
     from inspect_embed.numerics import cloud
-    from inspect_embed.numerics.all_pairs import AllNearest
 
-    assert isinstance(nearest, AllNearest)
     counts = cloud.count_occurrences(nearest.ids, table.n_rows)[nearest.rows]
     k = nearest.ids.shape[1]
     order = np.argsort(-counts, kind="stable")
@@ -519,9 +519,13 @@ def _kind_of_model(
     checkpoint: Checkpoint, table: EmbeddingTable, whole_model: bool
 ) -> tuple[str, EmbeddingTable, EmbeddingTable]:
     """The model's kind; the table whose lengths, and the one whose directions are asked."""
+    from inspect_embed.numerics.vectors import has_direction
+
     if not whole_model:
         return "single", table, table
     rows = checkpoint.table("input")
+    if not has_direction(rows.norms).any():
+        return "single", table, table
     try:
         head = checkpoint.table("output")
     except TableError:
