@@ -101,7 +101,7 @@ _MANNERS: tuple[dict[str, Any], ...] = (
     {"avoid_crossing_label_lines": True, "avoid_label_lines_overlap": True, "max_distance": 0.2},
     {"avoid_crossing_label_lines": True, "max_distance": 0.1},
     {"avoid_crossing_label_lines": True, "max_distance": 0.2},
-    {"max_distance": 0.15},
+    {"max_distance": 0.25, "nbr_candidates": 600},
 )
 """May lines cross each other, run behind a text, and how long may they be, in widths of the map?"""
 _MANNERS_AMONG_OTHERS: tuple[dict[str, Any], ...] = (
@@ -157,9 +157,8 @@ def _try(
             va="bottom",
             margin=0.005,
             min_distance=0.010,
-            nbr_candidates=300,
             draw_all=False,
-            **options,
+            **{"nbr_candidates": 300, **options},
         )
     own_lines: list[Any] = [line for line in drawn_lines if line is not None]
     for line in own_lines:

@@ -350,7 +350,7 @@ def _shape_of_space(positions: NDArray[np.float64]) -> NDArray[np.float64]:
 
 def _fit_space(page: _Page, axes: Any, shape: NDArray[np.float64]) -> None:
     """Size and place the space so that it, its ticks and its names fill what is left of the page."""
-    left, bottom, width, height = (0.02, 0.10, page.right - 0.02, page.top - 0.15)
+    left, bottom, width, height = (0.02, 0.10, page.right - 0.02, page.top - 0.11)
     zoom = 1.0
     for _ in range(3):
         box = _extent_of_space(page, axes)
@@ -365,12 +365,18 @@ def _fit_space(page: _Page, axes: Any, shape: NDArray[np.float64]) -> None:
 
 
 def _extent_of_space(page: _Page, axes: Any) -> Bbox:
-    """Where the three axes with their ticks and names are drawn, in shares of the page."""
+    """Where the space is drawn, with the names of its axes, in shares of the page."""
+    from itertools import product
+
+    import numpy as np
     from matplotlib.transforms import Bbox
 
     page.figure.draw_without_rendering()
     renderer = page.figure.canvas.get_renderer()  # type: ignore[attr-defined]
     boxes = [axis.get_tightbbox(renderer) for axis in (axes.xaxis, axes.yaxis, axes.zaxis)]
+    corners = np.array(list(product(axes.get_xlim(), axes.get_ylim(), axes.get_zlim())))
+    boxes.append(Bbox.null())
+    boxes[-1].update_from_data_xy(_to_pixels(axes, corners))
     return Bbox.union(boxes).transformed(page.figure.transFigure.inverted())
 
 
