@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 ROLES = ("input", "output", "position")
 _HINT = "Give a folder, a file with tensors in it, an index of such files, or a hub cache folder."
-_OTHER_MODEL_FILES = (".bin", ".pt", ".pth", ".ckpt", ".gguf", ".npz", ".h5", ".msgpack", ".onnx")
+_OTHER_MODEL_FILES = (".bin", ".pt", ".pth", ".ckpt", ".gguf", ".h5", ".msgpack", ".onnx")
 
 
 @dataclass(frozen=True, slots=True)
@@ -300,6 +300,8 @@ def open_checkpoint(
 
 def _locate(path: Path, location: str) -> tuple[LocalFolder, str | None, tuple[str, ...]]:
     """The folder, the file chosen in it, and what is worth saying of the choice."""
+    if not location:
+        raise NotACheckpointError("No checkpoint was named.", _HINT)
     try:
         return _find(path, location)
     except OSError as error:  # a name too long for a file, a folder that may not be entered
