@@ -88,8 +88,12 @@ class TokenLabels:
         if self._named is None or len(self._named) != n_rows:
             named = np.full(n_rows, self.vocabulary is None)
             if self.vocabulary is not None:
-                ids = np.fromiter(self.vocabulary.ids(), np.int64)
-                named[ids[ids < n_rows]] = True
+                ids = self.vocabulary.ids()
+                if isinstance(ids, range):
+                    named[ids.start : ids.stop] = True
+                else:
+                    rows = np.fromiter(ids, np.int64)
+                    named[rows[rows < n_rows]] = True
             named.flags.writeable = False
             self._named = named
         return self._named

@@ -11,9 +11,11 @@ from __future__ import annotations
 import math
 import re
 import struct
-from collections.abc import Iterable, Mapping, Sequence
+from bisect import bisect_left
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from functools import cached_property
+from typing import Any, overload
 from weakref import WeakKeyDictionary
 
 from inspect_embed.encodings import ENCODINGS, Encoding
@@ -68,12 +70,16 @@ Scalar = int | float | bool | str
 
 @dataclass(frozen=True, slots=True)
 class LongList:
-    """A list in the header that has not been read: what its items are, how many, and where they lie."""
+    """A list in the header that has not been read: what its items are, how many, and where they lie.
+
+    `starts` are the places of its texts, each of which begins with its length; nothing for other lists.
+    """
 
     kind: int
     n_items: int
     start: int
     stop: int
+    starts: Sequence[int] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -423,16 +429,19 @@ class _Cursor:
         self._at += length
         return raw.decode("utf-8", "surrogateescape")
 
-    def skip_texts(self, count: int) -> None:
-        """Go past this many texts. One plain loop: a vocabulary has hundreds of thousands."""
+    def skip_texts(self, count: int) -> list[int]:
+        """Go past this many texts: where each begins. One plain loop: a vocabulary has hundreds of thousands."""
         unpack, size = _U64.unpack_from, self._source.size
-        while count:
+        starts: list[int] = []
+        keep = starts.append
+        while len(starts) < count:
             self.need(8)
-            window, at = self._window, self._at
+            window, at, base = self._window, self._at, self._base
             try:
-                while count:
-                    at += unpack(window, at)[0] + 8
-                    count -= 1
+                for _ in range(count - len(starts)):
+                    length = unpack(window, at)[0]
+                    keep(base + at)
+                    at += length + 8
             except (struct.error, OverflowError):
                 pass  # the window ends here, or the text is longer than any file
             self._at = at
@@ -441,6 +450,7 @@ class _Cursor:
                     f"{self._name} is cut short inside its header: a list of texts runs past its {size:,} bytes.",
                     _AGAIN,
                 )
+        return starts
 
 
 _U32, _U64 = _SCALARS[4], _SCALARS[10]
@@ -524,6 +534,7 @@ def _read_value(cursor: _Cursor, kind: int) -> Scalar | LongList:
 def _skip_list(cursor: _Cursor, depth: int) -> LongList:
     kind, count = cursor.number(_U32), cursor.number(_U64)
     start = cursor.place
+    starts: list[int] = []
     if kind in _SCALARS:
         cursor.skip(count * _SCALARS[kind].size)
     elif kind in (_TEXT, _LIST):
@@ -531,7 +542,7 @@ def _skip_list(cursor: _Cursor, depth: int) -> LongList:
         if count * shortest > cursor.left:
             raise cursor.cut_short(count * shortest)
         if kind == _TEXT:
-            cursor.skip_texts(count)
+            starts = cursor.skip_texts(count)
         elif depth == _DEEPEST_LIST:
             raise cursor.damaged("its lists are nested too deeply")
         else:
@@ -539,7 +550,7 @@ def _skip_list(cursor: _Cursor, depth: int) -> LongList:
                 _skip_list(cursor, depth + 1)
     else:
         raise cursor.damaged(f"a list of the unknown kind {kind}")
-    return LongList(kind, count, start, cursor.place)
+    return LongList(kind, count, start, cursor.place, starts)
 
 
 def _read_listed(cursor: _Cursor) -> ListedTensor:
@@ -554,23 +565,74 @@ def _read_listed(cursor: _Cursor) -> ListedTensor:
 # --- long lists ------------------------------------------------------------------------------------------------
 
 
-def read_texts(folder: Folder, name: str, listed: LongList) -> list[str]:
-    """Which texts does this list hold? Bytes that are no characters become lone surrogates."""
-    data = read_bytes(folder, name, listed)
-    texts: list[str] = []
-    unpack, keep, at = _U64.unpack_from, texts.append, 0
-    try:
-        for _ in range(listed.n_items):
-            start = at + 8
-            at = start + unpack(data, at)[0]
-            keep(data[start:at].decode())  # without arguments: a vocabulary has hundreds of thousands
-    except UnicodeDecodeError:
-        texts, at = [], 0
-        for _ in range(listed.n_items):
-            start = at + 8
-            at = start + unpack(data, at)[0]
-            texts.append(data[start:at].decode("utf-8", "surrogateescape"))
-    return texts
+class Texts(Sequence[str]):
+    """The texts of a list, which are made when they are asked for; bytes that are no characters become lone surrogates."""
+
+    def __init__(self, folder: Folder, name: str, listed: LongList) -> None:
+        self._data = read_bytes(folder, name, listed)
+        self._starts = listed.starts
+        self._base = listed.start
+
+    def __len__(self) -> int:
+        return len(self._starts)
+
+    @overload
+    def __getitem__(self, place: int) -> str: ...
+    @overload
+    def __getitem__(self, place: slice) -> list[str]: ...
+    def __getitem__(self, place: int | slice) -> str | list[str]:
+        if isinstance(place, slice):
+            return [self[n] for n in range(*place.indices(len(self)))]
+        start = self._starts[place] - self._base
+        stop = start + 8 + int.from_bytes(self._data[start : start + 8], "little")
+        return self._data[start + 8 : stop].decode("utf-8", "surrogateescape")
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._all)
+
+    def __reversed__(self) -> Iterator[str]:
+        return reversed(self._all)
+
+    def index(self, text: object, start: int = 0, stop: int | None = None) -> int:
+        """The first place of this text; ValueError where it is none of them. Searches bytes, and makes no text."""
+        if isinstance(text, str):
+            raw = text.encode("utf-8", "surrogateescape" if not text.isascii() else "strict")
+            wanted = len(raw).to_bytes(8, "little") + raw
+            at = self._data.find(
+                wanted, self._starts[start] - self._base if start < len(self) else len(self._data)
+            )
+            while at >= 0:
+                # What is found may lie across the borders of others.
+                place = bisect_left(self._starts, at + self._base)
+                if place < len(self) and self._starts[place] == at + self._base:
+                    return place
+                at = self._data.find(wanted, at + 1)
+        raise ValueError(f"{text!r} is not in the list")
+
+    def __contains__(self, text: object) -> bool:
+        try:
+            self.index(text)
+        except ValueError:
+            return False
+        return True
+
+    @cached_property
+    def _all(self) -> list[str]:
+        data, texts = self._data, list[str]()
+        unpack, keep, at = _U64.unpack_from, texts.append, 0
+        try:
+            for _ in range(len(self)):
+                start = at + 8
+                at = start + unpack(data, at)[0]
+                keep(data[start:at].decode())  # without arguments: a vocabulary has hundreds of thousands
+        except UnicodeDecodeError:
+            return [self[n] for n in range(len(self))]
+        return texts
+
+
+def read_texts(folder: Folder, name: str, listed: LongList) -> Texts:
+    """Which texts does this list hold?"""
+    return Texts(folder, name, listed)
 
 
 def read_bytes(folder: Folder, name: str, listed: LongList) -> bytes:

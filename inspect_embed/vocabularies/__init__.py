@@ -117,6 +117,53 @@ class _Listed(Mapping[int, str]):
         return len(self._raws)
 
 
+class _Places(Mapping[str, int]):
+    """The places of tokens in a list; where it holds one twice the first place counts.
+
+    While few are asked for the list is searched; then a dictionary is made, which takes far longer than a search.
+    """
+
+    def __init__(self, raws: Sequence[str]) -> None:
+        self._raws = raws
+        self._searches = 0
+
+    @cached_property
+    def _first(self) -> dict[str, int]:
+        return dict(zip(reversed(self._raws), reversed(range(len(self._raws))), strict=True))
+
+    def __getitem__(self, raw: str) -> int:
+        self._searches += 1
+        if self._searches > _SEARCHES or "_first" in self.__dict__:
+            return self._first[raw]
+        try:
+            return self._raws.index(raw)
+        except ValueError:
+            raise KeyError(raw) from None
+
+    def all_of(self, raw: str) -> list[int]:
+        """Every place at which the list has this token."""
+        place = self.get(raw)
+        if place is None or ("_first" in self.__dict__ and len(self._first) == len(self._raws)):
+            return [] if place is None else [place]
+        places = []
+        while place is not None:
+            places.append(place)
+            try:
+                place = self._raws.index(raw, place + 1)
+            except ValueError:
+                place = None
+        return places
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._first)
+
+    def __len__(self) -> int:
+        return len(self._first)
+
+
+_SEARCHES = 32
+
+
 class Vocabulary:
     """Which token is in which row, what is it called, and how is a text cut into tokens?
 
@@ -155,8 +202,7 @@ class Vocabulary:
             self._id_of = entries
         else:
             self._raws, self._ids = entries, range(len(entries))
-            # Where a list holds a token twice the first one counts.
-            self._id_of = dict(zip(reversed(entries), reversed(self._ids), strict=True))
+            self._id_of = _Places(entries)
         self._added: dict[int, AddedToken] = {}
         self._literal: dict[str, list[int]] = {}
         self._renamed: list[int] = []
@@ -170,10 +216,9 @@ class Vocabulary:
             raise DamagedFileError(
                 f"{source} holds no token.", "Name another tokenizer with --tokenizer PATH."
             )
-        self._note_oddities()
 
     def _add(self, token: AddedToken) -> None:
-        known = self._id_of.get(token.content)
+        known = token.id if self._lists(token) else self._id_of.get(token.content)
         if known is not None and known != token.id:
             self._notes.append(
                 f"{show(encode(token.content))} has id {known} in the vocabulary and id {token.id} among the added "
@@ -187,15 +232,21 @@ class Vocabulary:
                 ids.append(token.id)
         self._added.setdefault(token.id, token)
 
-    def _note_oddities(self) -> None:
+    def _lists(self, token: AddedToken) -> bool:
+        """Whether this added token stands in its place in a list of trained tokens."""
+        return isinstance(self._id_of, _Places) and self._raw_of.get(token.id) == token.content
+
+    @cached_property
+    def _oddities(self) -> tuple[str, ...]:
+        """What is odd about the tokens as a whole: to tell it, all of them are looked at."""
+        found = []
         if len(self._id_of) < len(self._raws):
             n = len(self._raws) - len(self._id_of)
-            self._notes.append(f"{n:,} tokens of {self.source} stand in it twice, under different ids.")
+            found.append(f"{n:,} tokens of {self.source} stand in it twice, under different ids.")
         if self.duplicates:
             ids = shorten(self.duplicates)
-            self._notes.append(
-                f"Ids that more than one token of {self.source} has: {ids}. The first one is shown."
-            )
+            found.append(f"Ids that more than one token of {self.source} has: {ids}. The first one is shown.")
+        return tuple(found)
 
     def __repr__(self) -> str:
         return f"<Vocabulary {self.source}: {self.model}, {self.n_tokens:,} tokens>"
@@ -205,7 +256,7 @@ class Vocabulary:
     @property
     def notes(self) -> tuple[str, ...]:
         """What is odd about the file, a sentence each; loading the library for a cut can add to them."""
-        return tuple(self._notes)
+        return (*self._notes, *self._oddities)
 
     @cached_property
     def _raw_of(self) -> Mapping[int, str]:
@@ -423,11 +474,11 @@ class Vocabulary:
 
     def _ids_of_raw(self, raw: str) -> list[int]:
         """Every id of a token that the file spells so; trained tokens before added ones."""
-        ids = []
-        if raw in self._id_of:
-            ids.append(self._id_of[raw])
-            if len(self._id_of) < len(self._raws):
-                ids = [id_ for id_, other in zip(self._ids, self._raws, strict=True) if other == raw]
+        if isinstance(self._id_of, _Places):
+            ids = self._id_of.all_of(raw)
+        else:
+            id_ = self._id_of.get(raw)
+            ids = [] if id_ is None else [id_]
         return list(dict.fromkeys([*ids, *self._literal.get(raw, ())]))
 
     def _ids_of_typed(self, typed: bytes) -> list[int]:

@@ -122,9 +122,14 @@ def test_half_precision_is_the_same_in_every_format(tmp_path: Path, way: str) ->
     assert np.array_equal(checkpoint.table().rows(range(len(held))), held, equal_nan=True)
 
 
-def test_every_format_is_tested_here() -> None:
-    names = {import_module(f"inspect_embed.formats.{module}").NAME for module in FORMATS}
-    assert {way.partition(",")[0] for way in WAYS} >= names
+OF_ONE_TABLE = ("npy", "word_vectors")
+"""Formats that hold a table of words and no model."""
+
+
+def test_every_format_of_models_is_tested_here() -> None:
+    modules = [module for module in FORMATS if module not in OF_ONE_TABLE]
+    names = {import_module(f"inspect_embed.formats.{module}").NAME for module in modules}
+    assert {way.partition(",")[0] for way in WAYS} == names
 
 
 @pytest.mark.parametrize("way", WAYS)
@@ -151,7 +156,6 @@ def test_a_format_says_how_its_files_are_called(module: str) -> None:
     reader = import_module(f"inspect_embed.formats.{module}")
     assert reader.SUFFIXES
     for suffix in reader.SUFFIXES:
-        assert reader.claims(["x" + suffix], None)
         assert reader.claims(["y.txt"], "x" + suffix)
     assert not reader.claims(["config.json", "README.md"], None)
 

@@ -103,7 +103,7 @@ def test_a_long_list_is_walked_over_in_windows_and_read_when_it_is_asked_for() -
     listed = header.long_list("tokenizer.ggml.tokens")
     assert listed is not None
     assert listed.n_items == 40_000
-    assert read_texts(folder, MODEL, listed) == tokens
+    assert list(read_texts(folder, MODEL, listed)) == tokens
     assert header.tensors[0].dimensions == (32, 6)
 
 
@@ -113,7 +113,7 @@ def test_a_token_longer_than_a_window_is_walked_over() -> None:
     header = read_header(folder, MODEL)
     listed = header.long_list("tokenizer.ggml.tokens")
     assert listed is not None
-    assert read_texts(folder, MODEL, listed) == tokens
+    assert list(read_texts(folder, MODEL, listed)) == tokens
 
 
 def test_values_of_every_kind_are_read() -> None:
