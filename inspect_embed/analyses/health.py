@@ -421,6 +421,15 @@ def _count_hubs(nearest: AllNearest, table: EmbeddingTable) -> Hubness:
 # Hardly trained tokens
 
 
+@dataclass(frozen=True, slots=True)
+class _Measured:
+    """An indicator of every row; for rows known to be unused also without their own part in it."""
+
+    indicator: Indicator
+    values: Float64s
+    held_out: Float64s
+
+
 def _rank_undertrained(
     checkpoint: Checkpoint,
     table: EmbeddingTable,
@@ -431,88 +440,94 @@ def _rank_undertrained(
     """The tokens in the order of the indicator that this kind of model asks for."""
     import numpy as np
 
-    from inspect_embed.numerics import undertrained as numerics
-    from inspect_embed.numerics.cloud import outer_fences
-    from inspect_embed.numerics.vectors import has_direction
-
     kind, rows, head = _kind_of_model(checkpoint, table, whole_model)
     n = min(rows.n_rows, head.n_rows)
-    named = rows.labels.named(rows.n_rows)[:n] & head.labels.named(head.n_rows)[:n]
+    named = rows.labels.named(rows.n_rows)[:n]
     unused = _find_unused(rows, n, reach)
     known = np.zeros(n, bool)
     for _, ids in unused:
         known[ids] = True
-    lengths = rows.norms[:n].copy()
-    lengths[~has_direction(lengths)] = np.nan
-    values: dict[str, Float64s] = {"length": lengths}
-    held_out: dict[str, Float64s] = {"length": lengths}
+    measured = _measure_indicators(kind, rows, head, named, known)
+    chosen = next((m for m in measured.values() if _tells(m)), next(iter(measured.values())))
+    other = next((m for m in measured.values() if m is not chosen), None)
+    threshold = _find_threshold(chosen, named, known) if _tells(chosen) else None
+    shown = np.flatnonzero(named & np.isfinite(chosen.values))
+    order = shown[np.lexsort((shown, chosen.values[shown]))]
+    agreement, in_common = (None, None) if other is None else _hold_together(chosen, other, shown)
+    return Undertrained(
+        kind,
+        chosen.indicator,
+        None if other is None else other.indicator,
+        _reason(kind, chosen, measured, bool(unused)),
+        tuple(Unused(sort, len(ids), _rows(ids[:SHOWN], rows.labels.text)) for sort, ids in unused),
+        threshold,
+        0 if threshold is None else int(np.count_nonzero(chosen.values[order] <= threshold)),
+        agreement,
+        in_common,
+        n_candidates,
+        _list_candidates(order, chosen, other, known, rows, reach, n_candidates, threshold),
+    )
+
+
+def _measure_indicators(
+    kind: str, rows: EmbeddingTable, head: EmbeddingTable, named: Bools, known: Bools
+) -> dict[str, _Measured]:
+    """The indicators that can be had, the one that this kind of model asks for first."""
+    import numpy as np
+
+    from inspect_embed.numerics.undertrained import distance_from_unused, separation
+    from inspect_embed.numerics.vectors import has_direction
+
+    n = len(named)
+    lengths = np.where(has_direction(rows.norms), rows.norms, np.nan)[:n]
+    values = {"length": (lengths, lengths, rows)}
     if known.any():
         in_head = np.zeros(head.n_rows, bool)
         in_head[:n] = known
-        distances = numerics.distance_from_unused(head, in_head)
-        values["distance"], held_out["distance"] = (
-            distances.values[:n],
-            distances.held_out[:n],
-        )
-    indicators = {}
+        distances = distance_from_unused(head, in_head)
+        values["distance"] = (distances.values[:n], distances.held_out[:n], head)
+    measured = {}
     for name in MODEL_KINDS[kind][1]:
-        if name not in values or np.isnan(values[name]).all():
+        if name not in values or np.isnan(values[name][0]).all():
             continue
-        where = (named | known) & np.isfinite(held_out[name])
-        told = numerics.separation(held_out[name][where], known[where])
-        used = rows if name == "length" else head
-        indicators[name] = Indicator(
+        of_all, held_out, used = values[name]
+        where = (named | known) & np.isfinite(held_out)
+        told = separation(held_out[where], known[where])
+        indicator = Indicator(
             name,
             INDICATORS[name],
             f"{used.role} table {used.tensor.name}",
             None if isnan(told) else told,
         )
-    chosen = next(
-        (name for name, indicator in indicators.items() if (indicator.separation or 0) >= TELLS),
-        next(iter(indicators)),
-    )
-    other = next((name for name in indicators if name != chosen), None)
-    tells = (indicators[chosen].separation or 0) >= TELLS
-    threshold = None
-    if tells:
-        others = values[chosen][named & ~known]
-        # Unused rows may be equal to the last bit: their distance is then nothing but rounding.
-        usual = np.maximum(held_out[chosen][known], 1e-9 * float(np.nanmedian(others)))
-        threshold = min(outer_fences(usual)[1], float(np.nanquantile(others, SUSPECT_SHARE)))
-    shown = np.flatnonzero(named & np.isfinite(values[chosen]))
-    order = shown[np.lexsort((shown, values[chosen][shown]))]
-    agreement, in_common = None, None
-    if other is not None:
-        both = shown[np.isfinite(values[other][shown])]
-        agreement = numerics.spearman(values[chosen][both], values[other][both])
-        first = max(1, round(SUSPECT_SHARE * len(both)))
-        heads = [
-            set(both[np.argsort(values[name][both], kind="stable")[:first]].tolist())
-            for name in (chosen, other)
-        ]
-        in_common = len(heads[0] & heads[1]) / first
-    return Undertrained(
-        kind,
-        indicators[chosen],
-        indicators.get(other or ""),
-        _reason(kind, chosen, indicators, bool(unused)),
-        tuple(Unused(sort, len(ids), _rows(ids[:SHOWN], rows.labels.text)) for sort, ids in unused),
-        threshold,
-        0 if threshold is None else int(np.count_nonzero(values[chosen][order] <= threshold)),
-        agreement,
-        in_common,
-        n_candidates,
-        _list_candidates(
-            order,
-            values[chosen],
-            values.get(other or ""),
-            known,
-            rows,
-            reach,
-            n_candidates,
-            threshold,
-        ),
-    )
+        measured[name] = _Measured(indicator, of_all, held_out)
+    return measured
+
+
+def _tells(measured: _Measured) -> bool:
+    return (measured.indicator.separation or 0.0) >= TELLS
+
+
+def _find_threshold(chosen: _Measured, named: Bools, known: Bools) -> float:
+    import numpy as np
+
+    from inspect_embed.numerics.cloud import outer_fences
+
+    others = chosen.values[named & ~known]
+    # Unused rows may be equal to the last bit: their distance is then nothing but rounding.
+    usual = np.maximum(chosen.held_out[known], 1e-9 * float(np.nanmedian(others)))
+    return min(outer_fences(usual)[1], float(np.nanquantile(others, SUSPECT_SHARE)))
+
+
+def _hold_together(one: _Measured, other: _Measured, rows: NDArray[np.int64]) -> tuple[float, float]:
+    """Spearman's rank correlation of two indicators, and what their first 2 % have in common."""
+    import numpy as np
+
+    from inspect_embed.numerics.undertrained import spearman
+
+    rows = rows[np.isfinite(other.values[rows])]
+    n = max(1, round(SUSPECT_SHARE * len(rows)))
+    first, second = (set(rows[np.argsort(m.values[rows], kind="stable")[:n]].tolist()) for m in (one, other))
+    return spearman(one.values[rows], other.values[rows]), len(first & second) / n
 
 
 def _kind_of_model(
@@ -537,7 +552,7 @@ def _kind_of_model(
 
 
 def _find_unused(table: EmbeddingTable, n: int, reach: dict[int, str] | None) -> list[tuple[str, list[int]]]:
-    """Rows of the first n that no training step can have read, by sort."""
+    """Rows of the first n whose tokens stand in no text, by sort."""
     import numpy as np
 
     from inspect_embed.numerics.vectors import has_direction
@@ -564,14 +579,15 @@ def _find_unused(table: EmbeddingTable, n: int, reach: dict[int, str] | None) ->
     found = [(sort, ids) for sort, ids in sorts.items() if ids]
     if not found and reach is not None:
         ids = [id_ for id_, way in reach.items() if way == "unreachable" and id_ < n and sound[id_]]
-        return [("tokens that no text reaches", ids)] if ids else []
+        # Where most are out of reach, the tokenizer is at fault, and not the training.
+        return [("tokens that no text reaches", ids)] if 0 < len(ids) < len(reach) / 2 else []
     return found
 
 
-def _reason(kind: str, chosen: str, indicators: dict[str, Indicator], unused_known: bool) -> str:
+def _reason(kind: str, chosen: _Measured, measured: dict[str, _Measured], unused_known: bool) -> str:
     """Why this indicator? A sentence."""
     meaning, preferred = MODEL_KINDS[kind]
-    told = indicators[chosen].separation
+    name, told = chosen.indicator.name, chosen.indicator.separation
     start = meaning[0].upper() + meaning[1:]
     if not unused_known:
         return f"{start}; no row is known to be unused, so that lengths are all there is to order by."
@@ -582,17 +598,19 @@ def _reason(kind: str, chosen: str, indicators: dict[str, Indicator], unused_kno
             f"{start}; but it tells unused rows from others in {told:.1%} of pairs only: the rows known to be "
             f"unused were trained as others were, or the model is young. The order says little."
         )
-    if chosen != preferred[0]:
-        first = indicators.get(preferred[0])
-        why = "cannot be computed" if first is None else f"does not tell unused rows ({first.separation:.1%})"
-        return f"{start}; the {preferred[0]} {why}, the {chosen} does ({told:.1%} of pairs)."
+    if name != preferred[0]:
+        first = measured.get(preferred[0])
+        why = "cannot be computed"
+        if first is not None and first.indicator.separation is not None:
+            why = f"does not tell unused rows ({first.indicator.separation:.1%} of pairs)"
+        return f"{start}; the {preferred[0]} {why}, the {name} does ({told:.1%})."
     return f"{start}; it tells unused rows from others in {told:.1%} of pairs."
 
 
 def _list_candidates(
     order: NDArray[np.int64],
-    values: Float64s,
-    others: Float64s | None,
+    chosen: _Measured,
+    other: _Measured | None,
     known: Bools,
     table: EmbeddingTable,
     reach: dict[int, str] | None,
@@ -602,7 +620,7 @@ def _list_candidates(
     """The first n tokens that are not known to be unused, or as many as lie below the threshold; and what precedes."""
     import numpy as np
 
-    ordered = values[order]
+    ordered = chosen.values[order]
     wanted = np.flatnonzero(~known[order])
     below = 0 if threshold is None else int(np.count_nonzero(ordered[wanted] <= threshold))
     wanted = wanted[: max(n, below)]
@@ -615,7 +633,7 @@ def _list_candidates(
             table.labels.text(row),
             value,
             100.0 * rank / len(order),
-            None if others is None else float(others[row]),
+            None if other is None else float(other.values[row]),
             None if reach is None else reach[row],
             bool(known[row]),
         )
