@@ -460,7 +460,8 @@ def _judge(aligned: Alignment, pair: _Pair, space: str) -> Verdict:
     return Verdict(
         False,
         "measurement",
-        f"No common coordinates can be measured, and cosines between the tables mean nothing: {measured}.",
+        f"No common coordinates can be measured, and cosines between the tables mean nothing: {measured}. "
+        f"--same-space overrules this.",
         *numbers,
     )
 
