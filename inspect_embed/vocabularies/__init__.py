@@ -158,10 +158,11 @@ class _Places(Mapping[str, int]):
         return iter(self._first)
 
     def __len__(self) -> int:
-        return len(self._first)
+        return len(self._first if "_first" in self.__dict__ else set(self._raws))
 
 
 _SEARCHES = 32
+"""So many searches take less time than the dictionary."""
 
 
 class Vocabulary:
@@ -240,8 +241,8 @@ class Vocabulary:
     def _oddities(self) -> tuple[str, ...]:
         """What is odd about the tokens as a whole: to tell it, all of them are looked at."""
         found = []
-        if len(self._id_of) < len(self._raws):
-            n = len(self._raws) - len(self._id_of)
+        n = len(self._raws) - len(self._id_of)
+        if n:
             found.append(f"{n:,} tokens of {self.source} stand in it twice, under different ids.")
         if self.duplicates:
             ids = shorten(self.duplicates)
