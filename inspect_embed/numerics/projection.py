@@ -179,8 +179,9 @@ def find_nearest_points(
         queries = np.arange(n)
     scale = _scale_of(X)
     # About the mean, distances lose least to rounding.
-    mean = X.mean(axis=0, dtype=np.float64)
-    C = np.ascontiguousarray((X - mean) / scale).astype(X.dtype)
+    C = np.ascontiguousarray(X - X.mean(axis=0, dtype=np.float64).astype(X.dtype))
+    if scale != 1:
+        C /= X.dtype.type(scale)
     squares = np.einsum("ij,ij->i", C, C)
     slack = 4 * float(np.finfo(C.dtype).eps) * (X.shape[1] + 16)
     largest = float(squares.max(initial=0.0))
@@ -238,7 +239,7 @@ def _measure(X: Floats, a: NDArray[Any], b: NDArray[Any], scale: float) -> Float
 
 def _scale_of(X: Floats) -> float:
     """A power of two that brings numbers of extreme size near 1; 1 for all others."""
-    largest = float(np.abs(X).max(initial=0.0))
+    largest = float(max(X.max(initial=0.0), -X.min(initial=0.0)))
     if largest == 0 or 1e-6 < largest < 1e12:
         return 1.0
     return float(2.0 ** np.floor(np.log2(largest)))
