@@ -72,8 +72,8 @@ class _Commands(click.Group):
 def cli() -> None:
     """Look inside the embedding tables of saved language models.
 
-    CKPT is a folder, a .safetensors file, an index file or a hub cache folder. A leading space is part of a token
-    and is written as a middle dot: ·girl.
+    CKPT is a folder, a file (.safetensors, .gguf, .bin, .pt), an index file or a hub cache folder. A leading space is
+    part of a token and is written as a middle dot: ·girl.
     """
 
 

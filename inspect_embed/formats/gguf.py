@@ -37,6 +37,7 @@ _LONGEST_TEXT = 1 << 24
 _MOST_PAIRS = 100_000
 _MOST_TENSORS = 1 << 20
 _MOST_DIMENSIONS = 8
+_MOST_TEXTS = 1 << 24
 _DEEPEST_LIST = 4
 _LARGEST_SIZE = 1 << 60
 _AGAIN = "Fetch the file again."
@@ -541,6 +542,8 @@ def _skip_list(cursor: _Cursor, depth: int) -> LongList:
         shortest = 8 if kind == _TEXT else 12
         if count * shortest > cursor.left:
             raise cursor.cut_short(count * shortest)
+        if count > _MOST_TEXTS:
+            raise cursor.damaged(f"a list of {count:,} texts or lists")
         if kind == _TEXT:
             starts = cursor.skip_texts(count)
         elif depth == _DEEPEST_LIST:
