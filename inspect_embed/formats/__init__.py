@@ -16,8 +16,11 @@ from typing import Any, Protocol, cast
 from inspect_embed.encodings import Encoding
 from inspect_embed.storage import Folder
 
-FORMATS = ("safetensors", "gguf", "torch_zip")
+FORMATS = ("safetensors", "gguf", "torch_zip", "npy", "word_vectors")
 """The modules of this package, one a format, in the order in which they are asked."""
+
+_SHARED_SUFFIXES = (".bin",)
+"""Ends of names that files of several formats have: their first bytes tell which is meant."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,20 +170,24 @@ def read_tensors(folder: Folder, chosen: str | None = None, allow_partial: bool 
     A chosen file whose name says nothing is known by its first bytes.
     """
     names = folder.names()
-    for reader in _formats():
-        if reader.claims(names, chosen):
-            return reader.read_tensors(folder, chosen, allow_partial)
-    if chosen is None:
-        return None
-    source = folder.open(chosen)
+    claimants = (reader for reader in _formats() if reader.claims(names, chosen))
+    if chosen is None or not chosen.endswith(_SHARED_SUFFIXES):
+        reader = next(claimants, None)
+        if reader is None and chosen is not None:
+            start = _read_start(folder, chosen)
+            reader = next((reader for reader in _formats() if reader.recognizes(start)), None)
+    else:
+        rivals, start = list(claimants), _read_start(folder, chosen)
+        reader = next((rival for rival in rivals if rival.recognizes(start)), rivals[0])
+    return None if reader is None else reader.read_tensors(folder, chosen, allow_partial)
+
+
+def _read_start(folder: Folder, name: str) -> bytes:
+    source = folder.open(name)
     try:
-        start = bytes(source.read(0, 64))
+        return bytes(source.read(0, 64))
     finally:
         source.close()
-    for reader in _formats():
-        if reader.recognizes(start):
-            return reader.read_tensors(folder, chosen, allow_partial)
-    return None
 
 
 def list_suffixes() -> tuple[str, ...]:

@@ -47,7 +47,7 @@ from inspect_embed.vocabularies._library import Refusal, cut, make_plain, normal
 if TYPE_CHECKING:
     from tokenizers import Tokenizer
 
-VOCABULARIES = ("gguf", "tokenizer_json", "vocab_files")
+VOCABULARIES = ("tokenizer_json", "vocab_files", "gguf", "word_list")
 """The modules of this package, one a format, in order of preference."""
 
 NO_TOKEN = "no token"
@@ -647,8 +647,9 @@ class _Reader(Protocol):
         ...
 
 
-def _readers() -> list[_Reader]:
-    return [cast(_Reader, importlib.import_module(f"{__name__}.{module}")) for module in VOCABULARIES]
+def _readers() -> Iterator[_Reader]:
+    """Each reader when it is asked: the later ones are not loaded where an earlier one knows the files."""
+    return (cast(_Reader, importlib.import_module(f"{__name__}.{module}")) for module in VOCABULARIES)
 
 
 def open_vocabulary(
