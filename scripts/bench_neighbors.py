@@ -157,7 +157,7 @@ def make_shards(folder: Path) -> None:
         ]
         if shard == 0:
             names[0] = "model.embed_tokens.weight"
-        write_header(folder / file, {name: ("BF16", (64, 32), 4096) for name in names}, None)
+        write_header(folder / file, dict.fromkeys(names, ("BF16", (64, 32), 4096)), None)
         weight_map.update(dict.fromkeys(names, file))
     index = {"metadata": {"total_size": SHARDS * TENSORS_PER_SHARD * 4096}, "weight_map": weight_map}
     (folder / "model.safetensors.index.json").write_text(json.dumps(index))

@@ -27,7 +27,7 @@ for name in ("OPENBLAS_CORETYPE", "OPENBLAS_L2_SIZE"):
     if os.environ.pop(name, None) is not None:
         os.execv(sys.executable, [sys.executable, *sys.argv])
 
-import numpy as np  # noqa: E402
+import numpy as np
 
 ROWS, WIDTH = 50_257, 768
 PCA_LIMIT, TSNE_LIMIT_GB = 1.1, 4.0
