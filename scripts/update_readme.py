@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Run every command of the README's console blocks, and put what it prints below it.
 
-    python scripts/update_readme.py [FILE...]
+python scripts/update_readme.py [FILE...]
 """
 
 from __future__ import annotations

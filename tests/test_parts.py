@@ -192,7 +192,14 @@ def test_layers_modules_and_patterns() -> None:
 
 def test_most_of_every_language_model_has_a_name_of_its_own(shared: Path) -> None:
     """Text models of the zoo: attention, feed-forward, experts and norms cover the layers; little is "other"."""
-    named = ("state-space mixers", "routers", "recurrent mixers", "inputs of each layer", "convolutions", "adapters")
+    named = (
+        "state-space mixers",
+        "routers",
+        "recurrent mixers",
+        "inputs of each layer",
+        "convolutions",
+        "adapters",
+    )
     small = {OTHER + name for name in named}
     judged = 0
     with gzip.open(shared / "zoo" / "zoo.jsonl.gz", "rt", encoding="utf-8") as lines:

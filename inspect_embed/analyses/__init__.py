@@ -6,5 +6,18 @@ prints and never parses.
 
 from __future__ import annotations
 
-ANALYSES = ("info", "tokens", "vector", "embed", "similarity", "neighbors", "params", "project", "positions", "health", "compare", "export")
+ANALYSES = (
+    "info",
+    "tokens",
+    "vector",
+    "embed",
+    "similarity",
+    "neighbors",
+    "params",
+    "project",
+    "positions",
+    "health",
+    "compare",
+    "export",
+)
 """The modules of this package, one a question."""
