@@ -187,10 +187,17 @@ def show(value: Value, spec: str = "") -> str:
     if isinstance(value, float) and value != value:
         return "undefined"
     if isinstance(value, str):
-        return value
+        return printable(value)
     text = f"{100 * value:{spec[:-2]}f} %" if spec.endswith(" %") else format(value, spec)
     # A rounded negative zero says nothing that a zero does not.
-    return text.removeprefix("-") if text.startswith("-") and not text.strip("-0.,") else text
+    return text.removeprefix("-") if text.startswith("-") and not text.strip("-0., %") else text
+
+
+def printable(text: str) -> str:
+    r"""The same text in one line that steers no terminal: a character that cannot be seen is its escape (`\n`, `\x1b`)."""
+    if text.isprintable():
+        return text
+    return "".join(mark if mark.isprintable() else mark.encode("unicode_escape").decode() for mark in text)
 
 
 def _html(report: Report) -> Iterator[str]:

@@ -1,6 +1,7 @@
 """CSV: the one table of an answer, every row, at full precision.
 
-Cells that hold a comma, a quote or a line break are quoted (RFC 4180); an undefined number is an empty cell.
+Cells that hold a comma or a quote are quoted (RFC 4180), line breaks and controls are escapes; an undefined number is
+an empty cell.
 Words like `null` and `NA` are tokens here: read the file with `pandas.read_csv(path, keep_default_na=False)`.
 """
 
@@ -11,7 +12,7 @@ import io
 import math
 
 from inspect_embed.errors import OutputError
-from inspect_embed.report import Report, Value
+from inspect_embed.report import Report, Value, printable
 
 SUFFIXES = (".csv",)
 
@@ -24,7 +25,7 @@ def render(report: Report) -> str:
         )
     lines = io.StringIO(newline="")
     writer = csv.writer(lines, lineterminator="\n")
-    writer.writerow([column.name for column in report.sheet.columns])
+    writer.writerow([printable(column.name) for column in report.sheet.columns])
     writer.writerows([[_cell(value) for value in row] for row in report.sheet.rows])
     return lines.getvalue()
 
@@ -32,4 +33,4 @@ def render(report: Report) -> str:
 def _cell(value: Value) -> Value:
     if isinstance(value, float) and not math.isfinite(value):
         return None
-    return value
+    return printable(value) if isinstance(value, str) else value

@@ -4,17 +4,21 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from dataclasses import fields, is_dataclass
 from typing import Any
 
 from inspect_embed.report import Report
 
 SUFFIXES = (".json",)
+_SURROGATES = re.compile("[\ud800-\udfff]")
 
 
 def render(report: Report) -> str:
     """The result as one JSON object, with a newline at its end."""
-    return json.dumps(plain(report.result), ensure_ascii=False, indent=2, allow_nan=False) + "\n"
+    text = json.dumps(plain(report.result), ensure_ascii=False, indent=2, allow_nan=False) + "\n"
+    # A lone surrogate has no bytes in UTF-8; inside a string of JSON its escape means the same.
+    return _SURROGATES.sub(lambda mark: f"\\u{ord(mark[0]):04x}", text)
 
 
 def plain(value: Any) -> Any:
@@ -25,6 +29,8 @@ def plain(value: Any) -> Any:
         return value
     if is_dataclass(value) and not isinstance(value, type):
         return {item.name: plain(getattr(value, item.name)) for item in fields(value)}
+    if isinstance(value, tuple) and hasattr(value, "_asdict"):
+        return {name: plain(item) for name, item in value._asdict().items()}
     if isinstance(value, dict):
         return {str(key): plain(item) for key, item in value.items()}
     if isinstance(value, list | tuple):

@@ -5,10 +5,12 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from inspect_embed.report import Bars, Facts, Grid, Note, Report, Value, show
+from inspect_embed.report import Bars, Facts, Grid, Note, Report, Value, printable, show
 
 SUFFIXES = (".md", ".markdown")
-_MARKS = re.compile(r"([\\`*_{}\[\]<>#|~$&!])")
+_MARKS = re.compile(r"([\\`*_{}\[\]<>#|~$&!]|:(?=[\w+-]+:))")
+"""What Markdown reads as more than itself; a colon where it begins the name of a picture, `:smile:`."""
+_LIST_MARK = re.compile(r"^(\d*)([-+=.)])")
 
 
 def render(report: Report) -> str:
@@ -20,7 +22,7 @@ def render(report: Report) -> str:
 
 def _lines(block: object) -> Iterator[str]:
     if isinstance(block, Note):
-        yield f"> {_escape(block.text)}"
+        yield f"> {_escape_line(block.text)}"
     elif isinstance(block, Facts):
         facts = [[fact.name, show(fact.value, fact.spec), fact.remark] for fact in block.facts]
         yield from _table(block.title, ["", "", ""], [False, False, False], facts)
@@ -41,7 +43,7 @@ def _lines(block: object) -> Iterator[str]:
 
 def _table(title: str, headings: list[str], numeric: list[bool], rows: list[list[str]]) -> Iterator[str]:
     if title:
-        yield f"{_escape(title)}"
+        yield _escape_line(title)
         yield ""
     yield "| " + " | ".join(map(_escape, headings)) + " |"
     yield "|" + "|".join("---:" if right else "---" for right in numeric) + "|"
@@ -55,4 +57,9 @@ def _is_numeric(values: list[Value]) -> bool:
 
 def _escape(text: str) -> str:
     """Every mark that Markdown would read is escaped: tokens are shown as they are."""
-    return _MARKS.sub(r"\\\1", text)
+    return _MARKS.sub(r"\\\1", printable(text))
+
+
+def _escape_line(text: str) -> str:
+    """A line of its own, which must not become an item of a list, or a rule under the line before."""
+    return _LIST_MARK.sub(r"\1\\\2", _escape(text))

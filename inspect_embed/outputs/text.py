@@ -5,7 +5,7 @@ from __future__ import annotations
 import unicodedata
 from collections.abc import Iterator, Sequence
 
-from inspect_embed.report import Bars, Facts, Grid, Note, Report, Value, show
+from inspect_embed.report import Bars, Facts, Grid, Note, Report, Value, printable, show
 
 SUFFIXES = (".txt",)
 _BAR = 40
@@ -22,18 +22,21 @@ def render(report: Report) -> str:
             apart = bool(lines) and not (isinstance(block, Note) and isinstance(previous, Note))
             lines += ["", *shown] if apart else shown
             previous = block
-    return "\n".join(lines) + "\n"
+    return "\n".join(map(printable, lines)) + "\n"
 
 
 def width_of(text: str) -> int:
     """How many columns of a terminal does this text take?"""
     if text.isascii():
         return len(text)
-    wide = sum(unicodedata.east_asian_width(mark) in "WF" for mark in text)
-    joined = sum(
-        unicodedata.combining(mark) != 0 or unicodedata.category(mark) in ("Mn", "Me") for mark in text
-    )
-    return len(text) + wide - joined
+    return sum(map(_columns_of, text))
+
+
+def _columns_of(mark: str) -> int:
+    """Two for a wide character, none for one that is drawn over the one before it."""
+    if unicodedata.combining(mark) or unicodedata.category(mark) in ("Mn", "Me"):
+        return 0
+    return 2 if unicodedata.east_asian_width(mark) in "WF" else 1
 
 
 def _lines(block: object) -> Iterator[str]:
@@ -50,7 +53,7 @@ def _lines(block: object) -> Iterator[str]:
 def _facts(block: Facts) -> Iterator[str]:
     if block.title:
         yield block.title
-    shown = [(fact.name, show(fact.value, fact.spec), fact.remark) for fact in block.facts]
+    shown = [(printable(fact.name), show(fact.value, fact.spec), fact.remark) for fact in block.facts]
     names = max((width_of(name) for name, _, _ in shown), default=0)
     for name, value, remark in shown:
         yield f"{_pad(name, names)}  {value}{'   ' + remark if remark else ''}".rstrip()
@@ -64,7 +67,7 @@ def _grid(block: Grid) -> Iterator[str]:
         for row in block.rows
     ]
     numeric = [_is_numeric(block.rows, place) for place in range(len(block.columns))]
-    headings = [column.name for column in block.columns]
+    headings = [printable(column.name) for column in block.columns]
     widths = [max(width_of(text) for text in column) for column in zip(headings, *cells, strict=True)]
     for row in [headings, *cells]:
         padded = (_pad(text, width, right) for text, width, right in zip(row, widths, numeric, strict=True))
@@ -74,9 +77,10 @@ def _grid(block: Grid) -> Iterator[str]:
 def _bars(block: Bars) -> Iterator[str]:
     if block.title:
         yield block.title
-    names = max((width_of(label) for label in block.labels), default=0)
+    labels = [printable(label) for label in block.labels]
+    names = max(map(width_of, labels), default=0)
     largest = max(block.values, default=0) or 1
-    for label, value in zip(block.labels, block.values, strict=True):
+    for label, value in zip(labels, block.values, strict=True):
         bar = "#" * round(_BAR * value / largest)
         yield f"{_pad(label, names)}  {format(value, block.spec):>12}  {bar}".rstrip()
 
