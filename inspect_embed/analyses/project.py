@@ -34,6 +34,8 @@ FITS = ("shown", "table")
 ALL_COMPARED = 5000
 """Points up to which every point's nearest are found; of more, some points stand for all, unless all are asked for."""
 SHOWN_IN_TEXT = 200
+LITTLE = 1 / 3
+"""The share of neighbours kept below which a map is said to mislead."""
 _NAMES = {"pca": "PCA", "tsne": "t-SNE", "umap": "UMAP"}
 _AXES = {"pca": "PC", "tsne": "t-SNE", "umap": "UMAP"}
 _AXIS_LETTERS = ("x", "y", "z")
@@ -147,7 +149,7 @@ class Projection(Result):
         )
         blocks: list[Block] = [Facts(tuple(facts)), Grid(columns, rows[:SHOWN_IN_TEXT], shown)]
         return Report(
-            f"{self.checkpoint}: {self.title} in the {self.table}",
+            f"{self.checkpoint}: {self.title}, in the {self.table}",
             self,
             (*blocks, *map(Note, self.notes)),
             sheet,
@@ -175,7 +177,7 @@ class Projection(Result):
             [point.token for point in self.points],
             names[0],
             names[1],
-            self.title[:1].upper() + self.title[1:],
+            self.title,
             z=letters[2] if self.dims == 3 else (),
             z_label=names[2] if self.dims == 3 else "",
             groups=[point.group for point in self.points] if any(p.group for p in self.points) else (),
@@ -212,8 +214,8 @@ class Projection(Result):
         found = self.faithfulness
         looked_at = "" if found.n_points == self.n_points else f", by {found.n_points:,} of the points"
         return (
-            f"of the {found.k} nearest points in {self.table.shape[-1]} dimensions, {100 * found.share:.0f} % are among "
-            f"the {found.k} nearest on the map (by chance: {100 * found.by_chance:.0f} %){looked_at}"
+            f"of the {found.k} nearest points in {self.table.shape[-1]} dimensions, {_percent(found.share)} are among "
+            f"the {found.k} nearest on the map (by chance: {_percent(found.by_chance)}){looked_at}"
         )
 
 
@@ -313,6 +315,11 @@ def project(
             drawn, library = projection.umap(read, dims, seed), "umap-learn"
     everyone = all_neighbors or n <= ALL_COMPARED
     faithfulness, kept, nearest = _judge(vectors, drawn, everyone, progress)
+    if faithfulness.share < LITTLE:
+        notes.append(
+            "This map keeps few neighbours: what is near on it is mostly not near in the table. "
+            "`neighbors` asks the table itself."
+        )
     points = _points(chosen, drawn, kept, nearest)
     return Projection(
         checkpoint.location,
@@ -652,6 +659,11 @@ def _points(
     return tuple(points)
 
 
+def _percent(share: float) -> str:
+    """A share with the digits that tell it from nothing."""
+    return f"{100 * share:.{0 if share >= 0.1 else 1 if share >= 0.01 else 2}f} %"
+
+
 def _name(
     chosen: _Chosen,
     groups: Mapping[str, Sequence[str]],
@@ -665,8 +677,9 @@ def _name(
         return f"{chosen.tokens[0]} and its {n - 1:,} nearest"
     if groups and len(groups) <= 6:
         *most, last = groups
-        return f"{', '.join(most)} and {last}" if most else last
+        named = f"{', '.join(most)} and {last}" if most else last
+        return named[:1].upper() + named[1:]
     what = "places" if role == "position" else "tokens"
     if chosen.asked:
         return f"{n:,} {what}"
-    return f"all {n:,} {what}" if first is None else f"the first {n:,} {what}"
+    return f"All {n:,} {what}" if first is None else f"The first {n:,} {what}"

@@ -203,21 +203,20 @@ class _Page:
             )
         )
         if self.lettering.n_replaced:
-            said += f" · {self.lettering.n_replaced:,} shown by id or escape: no font has them"
+            said += f" · {self.lettering.n_replaced:,} shown by id, for want of a font"
         if not said:
             return
-        text = self.figure.text(
-            _LEFT,
-            0.028,
-            said,
-            size=_SMALL_PRINT,
-            color=self.theme.muted,
-            va="bottom",
-            linespacing=1.35,
-        )
-        fits = int(len(said) * (_RIGHT - _LEFT) / max(self._width_of(text), 0.01))
-        lines = textwrap.wrap(said, max(20, min(fits, len(said))), break_on_hyphens=False)
-        text.set_text("\n".join(lines[:3]) + ("…" if len(lines) > 3 else ""))
+        for size in (_SMALL_PRINT, 0.85 * _SMALL_PRINT):
+            text = self.figure.text(
+                _LEFT, 0.028, said, size=size, color=self.theme.muted, va="bottom", linespacing=1.35
+            )
+            fits = int(len(said) * (_RIGHT - _LEFT) / max(self._width_of(text), 0.01))
+            lines = textwrap.wrap(said, max(20, min(fits, len(said))), break_on_hyphens=False)
+            text.set_text("\n".join(lines[:3]))
+            if len(lines) <= 2:
+                return
+            if size == _SMALL_PRINT:
+                text.remove()
 
     def add_axes(self, left: float, right: float | None = None) -> Any:
         """Axes between title and small print."""

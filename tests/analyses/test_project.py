@@ -322,3 +322,27 @@ def test_similarity_draws_its_grid(forty: str, tmp_path: Path) -> None:
     path = tmp_path / "grid.svg"
     assert run(["similarity", forty, "w1", "w2", "w3", "-o", str(path)]) == 0
     assert path.read_text(encoding="utf-8").count(">w2<") == 2
+
+
+def test_a_map_that_misleads_says_so(tmp_path: Path) -> None:
+    tokens = tuple(f"w{n}" for n in range(200))
+    ckpt = open_checkpoint(write(tmp_path / "noise", made.random_table(200, 64), tokens))
+    found = project(ckpt)
+    assert found.faithfulness.share < 1 / 3
+    assert any("mostly not near in the table" in note for note in found.notes)
+    assert not any("mostly not near" in note for note in project(ckpt, tokens[:20]).notes)
+
+
+@pytest.mark.parametrize(
+    ("options", "title"),
+    [
+        ({"around": "·king", "k": 3}, "·king and its 3 nearest"),
+        ({"groups": {"people": ["·girl", "·boy"], "colours": ["·red"]}}, "People and colours"),
+        ({"first": 5}, "The first 5 tokens"),
+        ({"words": ["·girl", "·boy", "·red"]}, "3 tokens"),
+        ({"title": "$x$", "first": 5}, "$x$"),
+        ({"table": "position"}, "All 7 places"),
+    ],
+)
+def test_a_map_is_named_after_what_it_shows(plant: str, options: dict[str, Any], title: str) -> None:
+    assert project(open_checkpoint(plant), **options).title == title
