@@ -44,7 +44,7 @@ class TableFacts:
     @classmethod
     def of(cls, table: EmbeddingTable) -> TableFacts:
         """The facts of an opened table."""
-        return cls(table.role, table.tensor.name, table.tensor.shape, table.tensor.encoding.name)
+        return cls(table.role, table.tensor.name, table.shape, table.tensor.encoding.name)
 
     def __str__(self) -> str:
         """One line: role, tensor, shape, encoding."""
@@ -175,7 +175,7 @@ class Checkpoint:
         table = self._open_table("input", choice.entry)
         rivals = [self._open_table("input", entry) for entry in self.found.ambiguous if entry != choice.entry]
         if any(not table.has_same_values(rival) for rival in rivals):
-            listed = [f"{t.tensor.name} {shape_text(t.tensor.shape)}" for t in (table, *rivals)]
+            listed = [f"{t.tensor.name} {shape_text(t.shape)}" for t in (table, *rivals)]
             raise AmbiguousTableError(
                 f"{self.location} holds several input tables of different values: {shorten(listed)}.",
                 f"Choose one, for instance --tensor {table.tensor.name}",
@@ -221,13 +221,15 @@ class Checkpoint:
         )
 
     def _open_table(self, role: str, entry: TensorEntry) -> EmbeddingTable:
+        from inspect_embed.schemes import open_rows
         from inspect_embed.table import EmbeddingTable, PositionLabels
 
+        packed = open_rows(self.tensors, entry, self.config)
         labels: RowLabels = self.token_labels
         if role == "position":
             first = next((c.first_used_row for c in self.found.positions if c.entry == entry), 0)
             labels = PositionLabels(first, entry.n_elements // max(entry.shape[-1:] or (1,)))
-        return EmbeddingTable(role, entry, self.tensors, labels, self.found.tied, self._block_scale())
+        return EmbeddingTable(role, entry, self.tensors, labels, self.found.tied, self._block_scale(), packed)
 
     def _open_position_table(self, choice: TableChoice) -> EmbeddingTable:
         return self._open_table("position", choice.entry)

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
+    from inspect_embed.schemes import PackedRows
     from inspect_embed.vocabularies import Vocabulary
 
     Floats = NDArray[np.floating[Any]]
@@ -141,7 +142,8 @@ class EmbeddingTable:
 
     `role` is "input", "output" or "position"; `tied` says that the output head is the input table itself.
     Values are float32, or float64 where the file holds float64. `block_scale` is how many rows and columns
-    share one factor where 8-bit floats are scaled by blocks.
+    share one factor where 8-bit floats are scaled by blocks. `packed`: the rows of a quantised table, as its scheme
+    unpacks them.
     """
 
     def __init__(
@@ -152,6 +154,7 @@ class EmbeddingTable:
         labels: RowLabels,
         tied: bool | None = None,
         block_scale: tuple[int, int] = (128, 128),
+        packed: PackedRows | None = None,
     ) -> None:
         if len(tensor.shape) < 2 or tensor.n_elements == 0:
             raise MissingTableError(
@@ -162,16 +165,19 @@ class EmbeddingTable:
         self.tensor = tensor
         self.labels = labels
         self.tied = tied
-        self.width: int = tensor.shape[-1]
-        self.n_rows: int = tensor.n_elements // self.width
+        self.width: int = packed.width if packed else tensor.shape[-1]
+        self.n_rows: int = packed.n_rows if packed else tensor.n_elements // self.width
         self.notes: tuple[str, ...] = ()
         self._tensors = tensors
+        self._packed = packed
         self._block_scale = block_scale
         self._norms: NDArray[np.float64] | None = None
         self._scale_entry: TensorEntry | None = None
         self._scale: Floats | None = None
         self._shared = (1, 1)
-        if tensor.encoding.name.startswith("F8"):
+        if packed is not None:
+            self.notes += (f"{tensor.name} {tensor.shape} was unpacked ({packed.scheme}).",)
+        elif tensor.encoding.name.startswith("F8"):
             self._find_scale()
 
     def __repr__(self) -> str:
@@ -179,8 +185,20 @@ class EmbeddingTable:
         return f"<{self.role} table {self.tensor.name} {self.tensor.shape} {self.tensor.encoding.name}>"
 
     @property
+    def shape(self) -> tuple[int, ...]:
+        """The tensor's shape; of a packed one, the shape that it stands for."""
+        return (self.n_rows, self.width) if self._packed else self.tensor.shape
+
+    @property
+    def readable(self) -> bool:
+        """Whether its values can be read as numbers of a vector."""
+        return self._packed is not None or self.tensor.encoding.readable
+
+    @property
     def row_bytes(self) -> int:
-        """Bytes that one row takes in the file."""
+        """Bytes that one row takes in the file; where rows are packed, on average."""
+        if self._packed is not None:
+            return self.tensor.n_bytes // self.n_rows
         return self.tensor.encoding.count_bytes(self.width)
 
     def rows(self, ids: Sequence[int] | NDArray[np.integer[Any]]) -> Floats:
@@ -198,6 +216,9 @@ class EmbeddingTable:
                     f"{self.tensor.name} has no row {row:,}: its {self.n_rows:,} rows are 0 to {self.n_rows - 1:,}.",
                     "Ask for a row that the table has.",
                 )
+        if self._packed is not None:
+            vectors = [self._packed.read(int(row), int(row) + 1) for row in ids]
+            return np.concatenate(vectors) if vectors else np.empty((0, self.width), np.float32)
         encoding, size = self.tensor.encoding, self.row_bytes
         dtype = np.dtype(encoding.native or np.float32).newbyteorder("=")
         out = np.empty((len(ids), self.width), dtype)
@@ -218,6 +239,9 @@ class EmbeddingTable:
         import numpy as np
 
         self._require_readable()
+        if self._packed is not None:
+            yield from self._unpacked_blocks(self._packed)
+            return
         encoding, size = self.tensor.encoding, self.row_bytes
         native = encoding.native is not None
         rows = (NATIVE_BLOCK_BYTES // size) if native else (DECODED_BLOCK_ELEMENTS // self.width)
@@ -232,6 +256,13 @@ class EmbeddingTable:
             if block.flags.writeable:
                 block = block.view()
                 block.flags.writeable = False
+            yield start, block
+
+    def _unpacked_blocks(self, packed: PackedRows) -> Iterator[tuple[int, Floats]]:
+        rows = max(1, DECODED_BLOCK_ELEMENTS // self.width)
+        for start in range(0, self.n_rows, rows):
+            block = packed.read(start, min(start + rows, self.n_rows))
+            block.flags.writeable = False
             yield start, block
 
     @property
@@ -264,11 +295,17 @@ class EmbeddingTable:
             if self._scale_entry is None or other._scale_entry is None:
                 return False
             pairs.append((self._scale_entry, other._scale_entry))
-        return all(_same_bytes(self._tensors, ours, other._tensors, theirs) for ours, theirs in pairs)
+        ours, theirs = (table._packed.companions if table._packed else () for table in (self, other))
+        if len(ours) != len(theirs):
+            return False
+        pairs += zip(ours, theirs, strict=True)
+        return all(_same_bytes(self._tensors, one, other._tensors, twin) for one, twin in pairs)
 
     def _require_readable(self) -> None:
-        if not self.tensor.encoding.readable:
-            companions = [name for name in self._companions() if name in self._tensors]
+        if not self.readable:
+            from inspect_embed.schemes import find_companions
+
+            companions = find_companions(self._tensors, self.tensor)
             beside = f" Beside it lie {shorten(companions)}: it is quantised." if companions else ""
             raise UnsupportedEncodingError(
                 f"{self.tensor.name} holds {self.tensor.encoding.name} numbers, which are no vectors as "
@@ -277,17 +314,6 @@ class EmbeddingTable:
             )
         if self._scale is None and self._scale_entry is not None:
             self._read_scale(self._scale_entry)
-
-    def _companions(self) -> list[str]:
-        """Names under which quantisation data lie beside a weight."""
-        stem = self.tensor.name.removesuffix(".weight")
-        return [
-            *(f"{stem}.{end}" for end in ("scales", "biases", "qzeros", "g_idx", "SCB", "scale", "zeros")),
-            *(
-                f"{stem}.weight{end}"
-                for end in ("_scale", "_scale_inv", "_zero_point", ".absmax", ".quant_map")
-            ),
-        ]
 
     def _find_scale(self) -> None:
         """The scale tensor beside 8-bit floats, and how many rows and columns share one of its values.

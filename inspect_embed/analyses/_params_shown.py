@@ -101,6 +101,10 @@ def _ledger(found: Params) -> Iterator[Fact]:
     yield Fact("+ unpacked from quantised data", found.unpacked, "15,d", found.quantisation)
     total = "= parameters" + (_PARTLY if found.partial else "")
     yield Fact(total, found.parameters, "15,d", "partial" if found.partial else "")
+    if found.bits_per_parameter is not None:
+        yield Fact(
+            "  bits per parameter", found.bits_per_parameter, "15.2f", "scales and the like counted in"
+        )
     if found.active_parameters is not None:
         share = found.active_parameters / found.parameters if found.parameters else math.nan
         yield Fact("  active per token", found.active_parameters, "15,d", f"{100 * share:.2f} %")

@@ -545,7 +545,7 @@ def _kind_of_model(
         head = checkpoint.table("output")
     except TableError:
         return "single", rows, rows
-    if not head.tensor.encoding.readable:
+    if not head.readable:
         return "single", rows, rows
     tied = head.tensor.name == rows.tensor.name or head.has_same_values(rows)
     return ("tied", rows, rows) if tied else ("untied", rows, head)

@@ -6,8 +6,10 @@ from dataclasses import dataclass
 
 from inspect_embed.checkpoint import Checkpoint, shape_text
 from inspect_embed.errors import shorten
+from inspect_embed.families import find_buffers
 from inspect_embed.formats import TensorEntry
 from inspect_embed.report import Block, Column, Fact, Facts, Grid, Note, Report, Result
+from inspect_embed.schemes import NOTHING_PACKED, Packing, find_packing, is_suspect
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +72,10 @@ class EncodingFacts:
 
 @dataclass(frozen=True)
 class Info(Result):
-    """What is in a checkpoint. `tied`: None where this kind of file has no output head."""
+    """What is in a checkpoint.
+
+    `tied`: None where this kind of file has no output head. `quantisation`: the schemes by which numbers are packed.
+    """
 
     checkpoint: str
     family: str
@@ -84,6 +89,7 @@ class Info(Result):
     position_kinds: tuple[str, ...]
     vocabulary: VocabularyFacts | None
     notes: tuple[str, ...] = ()
+    quantisation: str = ""
 
     def report(self) -> Report:
         """Facts first, then the tables."""
@@ -101,6 +107,8 @@ class Info(Result):
             Fact("positions", ", ".join(self.position_kinds) or "not known"),
             Fact("tied", tied[self.tied]),
         ]
+        if self.quantisation:
+            facts.append(Fact("quantised", self.quantisation))
         if self.missing_files:
             facts.append(Fact("missing", shorten(self.missing_files)))
         words = self.vocabulary
@@ -161,6 +169,8 @@ def info(checkpoint: Checkpoint, *, tensor: str | None = None) -> Info:
         ),
         tuple(map(Tensor.of, found.candidates)),
     )
+    packing = _find_packing(checkpoint)
+    schemes = [*packing.schemes, *(["a packing that is not known"] if packing.unknown else [])]
     if entry is None:
         notes.append("No tensor looks like a token table.")
     if found.ambiguous and tensor is None:
@@ -168,7 +178,8 @@ def info(checkpoint: Checkpoint, *, tensor: str | None = None) -> Info:
             f"Several tables could be meant: {shorten(entry.name for entry in found.ambiguous)}; "
             f"--tensor NAME chooses."
         )
-    words = _describe_vocabulary(checkpoint, entry)
+    shape = packing.known.get(entry.name, entry.shape) if entry else ()
+    words = _describe_vocabulary(checkpoint, shape[0] if shape else None)
     if words is not None and words.tokens_without_row:
         notes.append(f"{words.tokens_without_row:,} tokens have no row in the token table.")
     if checkpoint.vocabulary is not None:
@@ -187,16 +198,23 @@ def info(checkpoint: Checkpoint, *, tensor: str | None = None) -> Info:
         found.position_kinds,
         words,
         tuple(dict.fromkeys(notes)),
+        ", ".join(schemes),
     )
 
 
-def _describe_vocabulary(checkpoint: Checkpoint, table: TensorEntry | None) -> VocabularyFacts | None:
+def _find_packing(checkpoint: Checkpoint) -> Packing:
+    tensors, config = checkpoint.tensors, checkpoint.config
+    if not any(map(is_suspect, tensors.count_bytes())):
+        return NOTHING_PACKED
+    return find_packing(tensors, config, (buffer.entry.name for buffer in find_buffers(tensors, config)))
+
+
+def _describe_vocabulary(checkpoint: Checkpoint, n_rows: int | None) -> VocabularyFacts | None:
     vocabulary = checkpoint.vocabulary
     if vocabulary is None:
         return None
     rows_without = tokens_without = None
-    if table is not None and table.shape:
-        n_rows = table.shape[0]
+    if n_rows is not None:
         tokens_without = len(vocabulary.beyond(n_rows))
         rows_without = n_rows - (vocabulary.n_tokens - tokens_without)
     return VocabularyFacts(

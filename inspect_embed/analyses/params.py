@@ -17,7 +17,7 @@ from inspect_embed.families import judge_buffers, nested_configs
 from inspect_embed.formats import TensorEntry, TensorSet
 from inspect_embed.parts import EXPERTS, PARTS, TABLES
 from inspect_embed.report import Report, Result
-from inspect_embed.schemes import NOTHING_PACKED, Packing, is_suspect, read_packing
+from inspect_embed.schemes import NOTHING_PACKED, Packing, find_packing, is_suspect
 
 WAYS = ("part", "layer", "module", "tensor", "encoding")
 """By what parameters can be grouped."""
@@ -90,7 +90,9 @@ class Params(Result):
     parameters = stored_elements - those of buffers - those of tied_copies - packed_elements + unpacked.
 
     `unpacked`: what packed tensors stand for, less what they and their scales store. `packed_elements`: stored
-    elements of tensors whose packing is not known, which stand for an unknown number of parameters. `partial`:
+    elements of tensors whose packing is not known, which stand for an unknown number of parameters.
+    `quantisation_bytes`: those of scales and the like. `bits_per_parameter`: bits on disk of the parameters and their
+    scales; None where nothing is packed, or parameters are missing from the count. `partial`:
     whether parameters are missing from the count. `active_parameters`: those that one token passes through; None
     where there are no experts, or the config does not say how many see a token.
     """
@@ -112,6 +114,8 @@ class Params(Result):
     parameters_without_embeddings: int = 0
     by: str = "part"
     groups: tuple[Group, ...] = ()
+    quantisation_bytes: int = 0
+    bits_per_parameter: float | None = None
 
     def report(self) -> Report:
         """The ledger, then the parts or groups; the figure shows the shares of the parts."""
@@ -214,7 +218,7 @@ def _count(checkpoint: Checkpoint, by: str, tensor: str | None, headers_only: bo
     stored, suspicious = _take_census(tensors)
     judged = judge_buffers(tensors, config)
     buffers = {buffer.entry.name: (buffer.entry, buffer.reason) for buffer in judged.buffers}
-    packing = _find_packing(tensors, config, buffers.keys()) if suspicious else NOTHING_PACKED
+    packing = find_packing(tensors, config, buffers.keys()) if suspicious else NOTHING_PACKED
     buffers |= {name: (tensors[name], "whole numbers, not learned") for name in packing.whole_numbers}
     tied = _find_copies(checkpoint, tensor, buffers.keys(), headers_only)
     roles = _find_roles(checkpoint, tensor, packing)
@@ -264,7 +268,17 @@ def _count(checkpoint: Checkpoint, by: str, tensor: str | None, headers_only: bo
         parameters_without_embeddings=parameters - tables,
         by=by,
         groups=tuple(_group(evidence, by, parameters)) if by != "part" else (),
+        quantisation_bytes=sum(entry.n_bytes for entry in scales),
+        bits_per_parameter=_bits_per_parameter(sizes, parameters, packing, tensors),
     )
+
+
+def _bits_per_parameter(
+    sizes: Mapping[str, _Size], parameters: int, packing: Packing, tensors: TensorSet
+) -> float | None:
+    if not packing.schemes or not parameters or packing.unknown or tensors.missing_files:
+        return None
+    return 8 * sum(size.bytes for size in sizes.values()) / parameters
 
 
 def _take_census(tensors: TensorSet) -> tuple[dict[str, _Size], bool]:
@@ -292,17 +306,6 @@ def _take_census(tensors: TensorSet) -> tuple[dict[str, _Size], bool]:
                     entry = tensors[name]
                     stored[kind] = stored.get(kind, _Size()).plus(entry.n_elements, entry.n_bytes)
     return stored, any(is_suspect(code) for _, code, _ in census)
-
-
-def _find_packing(tensors: TensorSet, config: Mapping[str, Any], buffers: Iterable[str]) -> Packing:
-    left_out = set(buffers)
-    suspects = [
-        name
-        for names, encodings, _ in tensors.batches()
-        for name, code in zip(names, encodings, strict=True)
-        if is_suspect(code) and name not in left_out
-    ]
-    return read_packing(tensors, config, suspects)
 
 
 def _tables(checkpoint: Checkpoint, tensor: str | None) -> dict[str, str]:
@@ -587,7 +590,10 @@ def _quantisation_text(packing: Packing, known: Sequence[TensorEntry], scales: S
         return ""
     stored, beside = sum(entry.n_elements for entry in known), sum(entry.n_elements for entry in scales)
     texts = [f"{', '.join(packing.schemes)}: {stored:,} packed elements"] if known else []
-    texts += [f"{beside:,} elements of scales and the like are no parameters"] if scales else []
+    size = sum(entry.n_bytes for entry in scales)
+    texts += (
+        [f"{beside:,} elements of scales and the like ({size:,} bytes) are no parameters"] if scales else []
+    )
     return "; ".join(texts)
 
 
