@@ -154,7 +154,9 @@ def test_a_question_about_two_rows_reads_two_rows() -> None:
     assert folder.reads == {}
     opened.rows([7, 999])
     begin = header_end(data)
-    assert folder.reads[MODEL] == [(begin + 7 * 32, begin + 8 * 32), (begin + 999 * 32, begin + 1000 * 32)]
+    reads = folder.reads[MODEL]
+    assert {(begin + 7 * 32, begin + 8 * 32), (begin + 999 * 32, begin + 1000 * 32)} <= set(reads)
+    assert sum(stop - start for start, stop in reads) < 3 * 32
 
 
 @pytest.mark.parametrize("code", ["F32", "BF16", "F16"])

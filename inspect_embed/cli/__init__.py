@@ -145,10 +145,13 @@ def _prepare_streams() -> None:
 
 
 def _complain(message: str, hint: str = "") -> None:
-    """Write to stderr; a closed stderr must not become a second error."""
+    """Write to stderr, where names from a file must steer nothing; a closed stderr must not become a second error."""
+    from inspect_embed.report import printable
+
+    lines = [*message.splitlines(), *(f"hint: {hint}".splitlines() if hint else ())]
     try:
         sys.stdout.flush()
-        sys.stderr.write(message + "\n" + (f"hint: {hint}\n" if hint else ""))
+        sys.stderr.write("".join(f"{printable(line)}\n" for line in lines))
         sys.stderr.flush()
     except OSError:
         pass

@@ -16,7 +16,7 @@ import click
 
 from inspect_embed.errors import OutputError, TokenError
 from inspect_embed.outputs import FIGURES, OUTPUTS, Style
-from inspect_embed.report import Note, Report, translate
+from inspect_embed.report import Note, Report, printable, translate
 
 if TYPE_CHECKING:
     from inspect_embed.checkpoint import Checkpoint
@@ -201,7 +201,7 @@ def write_answer(
         content = drawing.content
         notes = [block.text for block in report.blocks if isinstance(block, Note)]
         for note in (*notes, *drawing.notes):
-            sys.stderr.write(f"note: {note}\n")
+            sys.stderr.write(f"note: {printable(note)}\n")
     else:
         content = module.render(report)
     if name == "json" and (ascii_ or (to_stream and not _can_write("\U0010ffff", sys.stdout.encoding))):
@@ -215,7 +215,7 @@ def write_answer(
     for checkpoint in checkpoints:
         for warning in checkpoint.warnings:
             sys.stdout.flush()
-            sys.stderr.write(f"warning: {warning}\n")
+            sys.stderr.write(f"warning: {printable(warning)}\n")
 
 
 def write_file(path: Path, content: bytes) -> None:

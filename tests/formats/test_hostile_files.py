@@ -24,6 +24,7 @@ from made import index, pack, safetensors, words
 
 import inspect_embed
 from inspect_embed import info, neighbors, open_checkpoint
+from inspect_embed.cli import run
 from inspect_embed.errors import DamagedFileError, InspectEmbedError
 from inspect_embed.json_text import parse_json
 from inspect_embed.outputs import json as json_output
@@ -215,6 +216,27 @@ def test_a_link_out_of_the_folder_is_followed_only_under_a_plain_name(tmp_path: 
     (folder / INDEX).write_bytes(index({"wte.weight": "../blobs/0a1b"}))
     with pytest.raises(DamagedFileError, match="plain name"):
         open_checkpoint(folder)
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["info"],
+        ["neighbors", "id:0"],
+        ["vector", "id:9", "--format", "markdown"],
+        ["vector", "id:0", "--tensor", "absent"],
+    ],
+)
+def test_no_name_in_a_header_steers_the_terminal(
+    tmp_path: Path, arguments: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    name = "\x1b]0;owned\x07\x1b[2J\r\u202e\x9b.embed_tokens.weight"
+    (tmp_path / "model.safetensors").write_bytes(safetensors({name: TABLE}))
+    command, *rest = arguments
+    run([command, str(tmp_path), *rest])
+    shown = "".join(capsys.readouterr())
+    assert "embed_tokens.weight" in shown
+    assert [mark for mark in shown if not mark.isprintable() and mark != "\n"] == []
 
 
 # --- memory --------------------------------------------------------------------------------------------------
