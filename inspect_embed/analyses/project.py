@@ -116,13 +116,13 @@ class Projection(Result):
             *(
                 Fact(
                     f"variance along {letter}",
-                    100 * share,
-                    ".1f",
-                    "% of that of the rows fitted on",
+                    share,
+                    ".1 %",
+                    "of that of the rows fitted on",
                 )
                 for letter, share in zip(letters, self.explained, strict=False)
             ),
-            Fact("neighbours kept", 100 * self.faithfulness.share, ".1f", self._trust()),
+            Fact("neighbours kept", self.faithfulness.share, ".1 %", self._trust()),
         ]
         grouped = any(point.group for point in self.points)
         columns = (

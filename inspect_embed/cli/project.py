@@ -41,9 +41,7 @@ from inspect_embed.errors import OptionError
     show_default=True,
     help="With --around: how many neighbours.",
 )
-@click.option(
-    "--first", type=click.IntRange(min=1), metavar="N", help="The first N tokens."
-)
+@click.option("--first", type=click.IntRange(min=1), metavar="N", help="The first N tokens.")
 @click.option("--grep", metavar="REGEX", help="The tokens that match.")
 @click.option(
     "--method",
@@ -66,9 +64,7 @@ from inspect_embed.errors import OptionError
     show_default=True,
     help="Which rows PCA is fitted on.",
 )
-@click.option(
-    "--center", is_flag=True, help="Take away the mean of the table's rows first."
-)
+@click.option("--center", is_flag=True, help="Take away the mean of the table's rows first.")
 @click.option(
     "--normalize",
     is_flag=True,
@@ -115,7 +111,7 @@ def command(
     Examples:
       inspect-embed project checkpoints/toy --around ·girl -o girl.png
       inspect-embed project checkpoints/toy --group colours=·red,·blue,·green --group people=·girl,·boy,·mom -o map.svg
-      inspect-embed project checkpoints/toy --method tsne --theme dark -o all.html
+      inspect-embed project checkpoints/toy --method tsne -o all.html
     """
     from inspect_embed.analyses.project import project
 
@@ -123,11 +119,7 @@ def command(
     if words_file is not None and not asked:
         raise click.UsageError(f"{words_file} holds no words")
     opened = open_ckpt(checkpoint, tokenizer, allow_partial)
-    page = (
-        output is not None
-        and format_ is None
-        and Path(output).suffix.lower() in (".html", ".htm")
-    )
+    page = output is not None and format_ is None and Path(output).suffix.lower() in (".html", ".htm")
     try:
         found = project(
             opened,
