@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from inspect_embed.checkpoint import Checkpoint, TableFacts
-from inspect_embed.errors import AnalysisError
+from inspect_embed.errors import AnalysisError, shorten
 from inspect_embed.query import Query, combine, find_query, query_vectors
 from inspect_embed.report import Block, Column, Grid, Note, Report, Result
 from inspect_embed.table import EmbeddingTable
@@ -152,6 +152,8 @@ def neighbors(
         Neighborhood(query.text, query.id, query.token, tuple(_neighbors(nearest, labels.text)))
         for query, nearest in zip(queries, found, strict=True)
     )
+    if asked is searched:
+        notes += _notes_on_twins(searched, queries, found)
     all_notes = (*searched.notes, *(asked.notes if asked is not searched else ()), *dict.fromkeys(notes))
     n_compared = max((nearest.n_compared for nearest in found), default=0)
     return Neighbors(checkpoint.location, TableFacts.of(searched), metric, results, n_compared, all_notes)
@@ -235,6 +237,22 @@ def _neighbors(nearest: Nearest, text: Callable[[int], str]) -> list[Neighbor]:
             zip(*(column.tolist() for column in columns), strict=True), 1
         )
     ]
+
+
+def _notes_on_twins(table: EmbeddingTable, queries: list[Query], found: list[Nearest]) -> Iterator[str]:
+    """Neighbours whose rows are the query's own, number by number."""
+    step = 1024
+    for query, nearest in zip(queries, found, strict=True):
+        if query.id is None:
+            continue
+        own = table.rows([query.id])
+        twins: list[int] = []
+        for start in range(0, len(nearest.ids), step):
+            some = nearest.ids[start : start + step]
+            twins += some[(table.rows(some) == own).all(axis=1)].tolist()
+        if twins:
+            names = shorten(map(table.labels.text, twins))
+            yield f"The same numbers as in the row of {query.token or query.text} stand in that of {names}."
 
 
 def _extreme_rows(norms: NDArray[np.float64], named: NDArray[np.bool_], k: int, longest: bool) -> list[int]:

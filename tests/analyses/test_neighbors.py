@@ -89,8 +89,11 @@ def test_asking_for_the_neighbours_of_a_row_without_direction_is_an_error(
 
 
 def test_a_twin_stays_in_and_the_query_is_left_out_by_id(checkpoint: Checkpoint) -> None:
-    first = neighbors(checkpoint, ["·double"], k=1).results[0].neighbors[0]
+    found = neighbors(checkpoint, ["·double"], k=1)
+    first = found.results[0].neighbors[0]
     assert (first.id, first.score) == (planted.TWIN, 1.0)
+    assert any("same numbers" in note and first.token in note for note in found.notes)
+    assert not any("same numbers" in note for note in neighbors(checkpoint, ["·king"], k=100).notes)
 
 
 def test_center_takes_away_the_mean_of_the_rows_compared_and_the_query(checkpoint: Checkpoint) -> None:
