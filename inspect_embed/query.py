@@ -70,8 +70,8 @@ def query_vectors(table: EmbeddingTable, queries: Sequence[Query]) -> NDArray[np
 
     from inspect_embed.numerics.vectors import has_direction, row_norms
 
-    vectors = np.empty((len(queries), table.width))
-    for place, query in enumerate(queries):
+    vectors: list[NDArray[np.float64]] = []
+    for query in queries:
         rows = table.rows(query.rows).astype(np.float64)
         for row, sound in zip(query.rows, has_direction(row_norms(rows)), strict=True):
             if not sound:
@@ -81,5 +81,5 @@ def query_vectors(table: EmbeddingTable, queries: Sequence[Query]) -> NDArray[np
                     f"and no neighbours.",
                     "Ask for another token; `vector` shows the row itself.",
                 )
-        vectors[place] = np.asarray(query.weights) @ rows
-    return vectors
+        vectors.append(np.asarray(query.weights) @ rows)
+    return np.stack(vectors) if vectors else np.empty((0, table.width))

@@ -273,6 +273,8 @@ class EmbeddingTable:
 
             from inspect_embed.numerics.vectors import row_norms
 
+            self._require_readable()
+
             norms = np.empty(self.n_rows, np.float64)
             for start, block in self.blocks():
                 norms[start : start + len(block)] = row_norms(block)
@@ -312,6 +314,9 @@ class EmbeddingTable:
                 f"they lie.{beside}",
                 f"Values can be read from {', '.join(READABLE)}; `info` and `params` still work.",
             )
+        # Before anything as long as a row, or as the table has rows, is made, the file must have as many bytes.
+        size = min(max(self.row_bytes, self.n_rows), self.tensor.n_bytes)
+        self._tensors.read(self.tensor, size - 1, size)
         if self._scale is None and self._scale_entry is not None:
             self._read_scale(self._scale_entry)
 

@@ -7,6 +7,7 @@ from typing import Any
 
 from inspect_embed.errors import DamagedFileError, NotACheckpointError
 from inspect_embed.formats import TensorEntry
+from inspect_embed.spelling import encode, show
 from inspect_embed.storage import ByteSource, Folder
 
 
@@ -18,6 +19,15 @@ def open_file(folder: Folder, name: str) -> ByteSource:
         raise NotACheckpointError(
             f"{name} cannot be opened: {error.strerror or error}.", "Check that it is there and may be read."
         ) from None
+
+
+def quote(name: str) -> str:
+    """A name that a file gives, as it stands in a message: in quotes, spelled so that it can be read, and not too long."""
+    shown = show(encode(name[:_LONGEST_SHOWN]))
+    return f"'{shown}'" if len(name) <= _LONGEST_SHOWN else f"'{shown}...'"
+
+
+_LONGEST_SHOWN = 80
 
 
 class ListedTensors:
@@ -87,7 +97,7 @@ class ListedTensors:
     def _add(self, entry: TensorEntry) -> None:
         if entry.name in self:
             raise DamagedFileError(
-                f"{entry.file} holds two tensors called {entry.name!r}.", "Ask who wrote the file."
+                f"{entry.file} holds two tensors called {quote(entry.name)}.", "Ask who wrote the file."
             )
         self._entries[entry.name] = entry
 
@@ -109,7 +119,7 @@ class ListedTensors:
         view = source.read(start, stop)
         if len(view) != stop - start:
             raise DamagedFileError(
-                f"{entry.file} is cut short: {entry.name} needs bytes {start:,} to {stop:,}, "
+                f"{entry.file} is cut short: {quote(entry.name)} needs bytes {start:,} to {stop:,}, "
                 f"the file has {source.size:,}.",
                 "Fetch the file again.",
             )

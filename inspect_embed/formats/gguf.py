@@ -22,7 +22,7 @@ from inspect_embed.encodings import ENCODINGS, Encoding
 from inspect_embed.errors import CheckpointError, DamagedFileError, NotACheckpointError, shorten
 from inspect_embed.formats import TensorEntry
 from inspect_embed.formats._impostors import refuse_impostors
-from inspect_embed.formats._listed import ListedTensors, open_file
+from inspect_embed.formats._listed import ListedTensors, open_file, quote
 from inspect_embed.storage import ByteSource, Folder
 
 NAME = "GGUF"
@@ -244,10 +244,10 @@ def _make_entry(header: Header, place: int, n_tokens: int | None, tensors: GGUFT
             f"The shape of {listed.name} is written the other way round; its {n_tokens:,} rows are the tokens.",
         )
     start = header.data_start + listed.offset
-    n_elements = math.prod(shape)
+    n_elements, width = math.prod(shape), shape[-1] if shape else 1
     if max(n_elements, start) >= _LARGEST_SIZE:
         raise DamagedFileError(
-            f"The header of {header.name} is damaged at {listed.name!r}: no file holds so many numbers.",
+            f"The header of {header.name} is damaged at {quote(listed.name)}: no file holds so many numbers.",
             _AGAIN,
         )
     encoding = ENCODINGS.get(_TYPES.get(listed.kind, ""))
@@ -257,9 +257,9 @@ def _make_entry(header: Header, place: int, n_tokens: int | None, tensors: GGUFT
         n_bytes = min(offsets) - listed.offset if offsets else max(header.size - start, 0)
         name = _WITHDRAWN.get(listed.kind, f"GGML type {listed.kind}")
         encoding = Encoding(name, max(n_elements, 1), n_bytes)
-    elif n_elements % encoding.block_elements or (shape and shape[-1] % encoding.block_elements):
+    elif width % encoding.block_elements:
         raise DamagedFileError(
-            f"The header of {header.name} is damaged at {listed.name!r}: rows of {shape[-1]:,} numbers cannot be "
+            f"The header of {header.name} is damaged at {quote(listed.name)}: rows of {width:,} numbers cannot be "
             f"whole blocks of {encoding.name}, which hold {encoding.block_elements}.",
             _AGAIN,
         )
@@ -511,12 +511,12 @@ def _read_header(source: ByteSource, name: str) -> Header:
     for _ in range(n_pairs):
         key = cursor.text(_LONGEST_NAME)
         if key in pairs:
-            raise cursor.damaged(f"the key {key!r} stands in it twice")
+            raise cursor.damaged(f"the key {quote(key)} stands in it twice")
         pairs[key] = _read_value(cursor, cursor.number(_U32))
     tensors = tuple(_read_listed(cursor) for _ in range(n_tensors))
     alignment = pairs.get("general.alignment", 32)
     if type(alignment) is not int or alignment < 1 or alignment & (alignment - 1):
-        raise cursor.damaged(f"the alignment {alignment!r} is no power of two")
+        raise cursor.damaged("the alignment is no power of two")
     data_start = -(-cursor.place // alignment) * alignment
     return Header(name, source.size, pairs, tensors, data_start)
 
@@ -560,7 +560,7 @@ def _read_listed(cursor: _Cursor) -> ListedTensor:
     name = cursor.text(_LONGEST_NAME)
     n_dimensions = cursor.number(_U32)
     if n_dimensions > _MOST_DIMENSIONS:
-        raise cursor.damaged(f"{name!r} has {n_dimensions:,} dimensions")
+        raise cursor.damaged(f"{quote(name)} has {n_dimensions:,} dimensions")
     dimensions = tuple(cursor.number(_U64) for _ in range(n_dimensions))
     return ListedTensor(name, dimensions, cursor.number(_U32), cursor.number(_U64))
 
@@ -610,7 +610,7 @@ class Texts(Sequence[str]):
                 if place < len(self) and self._starts[place] == at + self._base:
                     return place
                 at = self._data.find(wanted, at + 1)
-        raise ValueError(f"{text!r} is not in the list")
+        raise ValueError("there is no such text in the list")
 
     def __contains__(self, text: object) -> bool:
         try:

@@ -19,12 +19,11 @@ from inspect_embed.encodings import ENCODINGS
 from inspect_embed.errors import CheckpointError, DamagedFileError, NotACheckpointError, shorten
 from inspect_embed.formats import TensorEntry
 from inspect_embed.formats._impostors import refuse_impostors
-from inspect_embed.formats._listed import ListedTensors, open_file
+from inspect_embed.formats._listed import ListedTensors, open_file, quote
 from inspect_embed.formats._unpickle import TensorView, Unpickler
 from inspect_embed.formats._zip import MAGIC as ZIP_MAGIC
 from inspect_embed.formats._zip import Member, find_data, read_directory
 from inspect_embed.json_text import parse_json
-from inspect_embed.spelling import encode, show
 from inspect_embed.storage import ByteSource, Folder
 
 if TYPE_CHECKING:
@@ -277,12 +276,13 @@ def _add_view(
     last = view.offset + sum((size - 1) * step for size, step in zip(view.shape, view.strides, strict=True))
     if n_bytes and (last + 1) * item > run.stop - run.start:
         raise DamagedFileError(
-            f"{file} is damaged at {name!r}: its numbers run past the {run.stop - run.start:,} bytes that they lie in.",
+            f"{file} is damaged at {quote(name)}: its numbers run past the {run.stop - run.start:,} bytes that they lie in.",
             _AGAIN,
         )
     if n_bytes > file_size:
         raise DamagedFileError(
-            f"{file} is damaged at {name!r}: a shape of {n_bytes:,} bytes in a file of {file_size:,}.", _AGAIN
+            f"{file} is damaged at {quote(name)}: a shape of {n_bytes:,} bytes in a file of {file_size:,}.",
+            _AGAIN,
         )
     start = run.start + view.offset * item
     entry = TensorEntry(name, view.shape, ENCODINGS[view.dtype.encoding], file, start, start + n_bytes)
@@ -340,9 +340,7 @@ def _read_archive(source: ByteSource, file: str) -> tuple[object, dict[str, _Lai
     for key, stored in unpickler.stored.items():
         member = members.get(f"{root}data/{key}")
         if member is None:
-            raise DamagedFileError(
-                f"{file} is damaged: the numbers {show(encode(key[:100]))} are not in it.", _AGAIN
-            )
+            raise DamagedFileError(f"{file} is damaged: the numbers {quote(key)} are not in it.", _AGAIN)
         n_bytes = stored.n_items * stored.dtype.item_bytes
         if not member.plain:
             raise NotACheckpointError(
@@ -351,7 +349,7 @@ def _read_archive(source: ByteSource, file: str) -> tuple[object, dict[str, _Lai
             )
         if n_bytes > member.size:
             raise DamagedFileError(
-                f"{file} is damaged: the numbers {show(encode(key[:100]))} take {n_bytes:,} bytes and have "
+                f"{file} is damaged: the numbers {quote(key)} take {n_bytes:,} bytes and have "
                 f"{member.size:,}.",
                 _AGAIN,
             )
@@ -388,7 +386,7 @@ def _read_old(source: ByteSource, file: str) -> tuple[object, dict[str, _Laid]]:
         stored = unpickler.stored.get(key)
         if stored is None:
             raise DamagedFileError(
-                f"{file} is damaged: it lists numbers, {show(encode(key[:100]))}, that nothing in it names.",
+                f"{file} is damaged: it lists numbers, {quote(key)}, that nothing in it names.",
                 _AGAIN,
             )
         start = place + 8
@@ -396,7 +394,7 @@ def _read_old(source: ByteSource, file: str) -> tuple[object, dict[str, _Laid]]:
         count = bytes(source.read(start - 8, start))
         if len(count) == 8 and int.from_bytes(count, "little") != stored.n_items:
             raise DamagedFileError(
-                f"{file} is damaged: the numbers {show(encode(key[:100]))} are {stored.n_items:,} by one count and "
+                f"{file} is damaged: the numbers {quote(key)} are {stored.n_items:,} by one count and "
                 f"{int.from_bytes(count, 'little'):,} by another.",
                 _AGAIN,
             )

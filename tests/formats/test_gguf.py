@@ -154,8 +154,9 @@ def test_a_table_wider_than_it_has_rows_is_not_turned() -> None:
     assert not square.notes
 
 
-def test_rows_that_cannot_be_whole_blocks_are_damage() -> None:
-    error = refused(gguf({}, {"token_embd.weight": Stored((33, 32), TYPES["Q8_0"], bytes(33 * 34))}))
+@pytest.mark.parametrize("dimensions", [(33, 32), (1, 32), ()])
+def test_rows_that_cannot_be_whole_blocks_are_damage(dimensions: tuple[int, ...]) -> None:
+    error = refused(gguf({}, {"token_embd.weight": Stored(dimensions, TYPES["Q8_0"], bytes(33 * 34))}))
     assert "token_embd.weight" in str(error)
     assert "Q8_0" in str(error)
 
@@ -330,7 +331,7 @@ def test_a_file_cut_by_100_bytes_says_so_and_can_be_read_in_part() -> None:
         values(tensors, "output_norm.weight")
     partial = opened(WHOLE[:-100], allow_partial=True)
     assert np.array_equal(values(partial, "output_norm.weight"), NORM)
-    with pytest.raises(DamagedFileError, match=r"token_embd\.weight needs bytes"):
+    with pytest.raises(DamagedFileError, match=r"'token_embd\.weight' needs bytes"):
         values(partial, "token_embd.weight")
 
 
@@ -583,3 +584,17 @@ def test_gemma_s_rows_are_bit_for_bit_the_reference_s(gemma: Path) -> None:
             held = reference.dequantize(raw[entry.start + row * size :][:size], kind)
             ours = entry.encoding.decode(tensors.read(entry, row * size, (row + 1) * size))
             assert np.array_equal(ours.view(np.uint32), np.asarray(held).ravel().view(np.uint32)), (name, row)
+
+
+@pytest.mark.parametrize("dimensions", [(1 << 40, 3), (32, 1 << 40), (1 << 20, 1 << 20)])
+@pytest.mark.parametrize("allow_partial", [False, True])
+def test_a_table_larger_than_its_file_is_refused_before_room_is_made_for_it(
+    tmp_path: Path, dimensions: tuple[int, int], allow_partial: bool
+) -> None:
+    stored = Stored(dimensions, TYPES["F32"], bytes(4096))
+    (tmp_path / MODEL).write_bytes(gguf(LLAMA, {"token_embd.weight": stored}))
+    checkpoint = open_checkpoint(tmp_path / MODEL, allow_partial=allow_partial)
+    with pytest.raises(DamagedFileError, match="cut short"):
+        neighbors(checkpoint, ["id:0"])
+    with pytest.raises(DamagedFileError, match="cut short"):
+        _ = checkpoint.table().norms

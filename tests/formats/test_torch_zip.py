@@ -634,7 +634,7 @@ def test_the_old_format_cut_short_says_so_and_can_be_read_in_part() -> None:
         values(tensors, "transformer.wte.weight")
     partial = opened(data[:-20], allow_partial=True)
     assert np.array_equal(values(partial, "transformer.wte.weight"), TABLE)
-    with pytest.raises(DamagedFileError, match=r"lm_head\.weight needs bytes"):
+    with pytest.raises(DamagedFileError, match=r"'lm_head\.weight' needs bytes"):
         values(partial, "lm_head.weight")
 
 
