@@ -34,6 +34,10 @@ COMMANDS = (
 """The commands and what each answers; each is a module of this package."""
 
 
+_TIDY = frozenset(("fsspec", "joblib", "matplotlib", "pyarrow", "sklearn"))
+"""Libraries that have work to do when a process ends."""
+
+
 class _Commands(click.Group):
     """Commands that are imported when they are called: `--help` needs none of them."""
 
@@ -126,8 +130,11 @@ def main() -> None:
 
 
 def _leave(status: int) -> NoReturn:
-    """End the process. Taking a light interpreter apart takes longer than many an answer, and nothing waits in it."""
-    if "numpy" in sys.modules:
+    """End the process. Taking an interpreter apart takes longer than many an answer, and nothing waits in it.
+
+    Libraries that tidy up after themselves at the end are given the chance.
+    """
+    if not _TIDY.isdisjoint(sys.modules):
         sys.exit(status)
     for stream in (sys.stdout, sys.stderr):
         try:
