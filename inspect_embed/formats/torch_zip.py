@@ -40,6 +40,7 @@ OLD_MAGIC_IN_DIGITS = b"L119547037146038801333356L"
 
 _AGAIN = "Fetch the file again."
 _SAVE = "Save the weights with torch.save(model.state_dict(), PATH), or as a .safetensors file."
+_FIRST_WINDOW = 1 << 20
 _LARGEST_PICKLE = 1 << 28
 _DEEPEST = 32
 _LONGEST_NAME = 4096
@@ -69,12 +70,12 @@ BESIDE_KEYS = re.compile(
 """Words in keys of what is no weight."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Laid:
-    """A run of stored numbers in its file: bytes start to stop."""
+@dataclass(slots=True)
+class _Run:
+    """Stored numbers in a row: the byte of their file where they begin, or, until they are read, the member that knows."""
 
-    start: int
-    stop: int
+    n_bytes: int
+    place: int | Member
 
 
 class TorchTensors(ListedTensors):
@@ -84,7 +85,8 @@ class TorchTensors(ListedTensors):
 
     def __init__(self, folder: Folder, allow_partial: bool = False) -> None:
         super().__init__(folder, allow_partial)
-        self._strided: dict[str, tuple[TensorView, _Laid]] = {}
+        self._runs: dict[str, _Run] = {}
+        self._strided: dict[str, TensorView] = {}
         self._index: dict[str, str] = {}
 
     def read(self, entry: TensorEntry, start: int, stop: int) -> memoryview:
@@ -92,11 +94,20 @@ class TorchTensors(ListedTensors):
 
         DamagedFileError where they are not there.
         """
-        strided = self._strided.get(entry.name)
-        if strided is None:
-            return self._read_range(entry, entry.start + start, entry.start + stop)
-        view, laid = strided
-        return _gather(view, self._read_range(entry, laid.start, laid.stop), start, stop)
+        base = self._begin(entry)
+        view = self._strided.get(entry.name)
+        if view is None:
+            return self._read_range(entry, base + entry.start + start, base + entry.start + stop)
+        return _gather(
+            view, self._read_range(entry, base, base + self._runs[entry.name].n_bytes), start, stop
+        )
+
+    def _begin(self, entry: TensorEntry) -> int:
+        """Where in its file the run begins that a tensor is a view of; its entry counts from there."""
+        run = self._runs[entry.name]
+        if isinstance(run.place, Member):
+            run.place = find_data(self._source(entry.file), run.place, entry.file)
+        return run.place
 
     def missing_names(self) -> list[str]:
         """Names of the tensors that the index places in files that are missing."""
@@ -234,9 +245,9 @@ def _add_file(tensors: TorchTensors, file: str) -> None:
     source = tensors._source(file)
     start = bytes(source.read(0, 1024))
     if start.startswith(ZIP_MAGIC):
-        content, laid = _read_archive(source, file)
+        content, runs = _read_archive(source, file)
     elif _is_old(start):
-        content, laid = _read_old(source, file)
+        content, runs = _read_old(source, file)
     elif start.startswith(b"\x80"):
         raise NotACheckpointError(
             f"{file} is a Python pickle that torch.save did not write; such files are never opened.", _SAVE
@@ -246,7 +257,8 @@ def _add_file(tensors: TorchTensors, file: str) -> None:
         raise NotACheckpointError(
             f"{file} is not a PyTorch file: it begins with {start[:4]!r}.", "Check where the file came from."
         )
-    needed = max((run.stop for run in laid.values()), default=0)
+    ends = [run.place + run.n_bytes for run in runs.values() if isinstance(run.place, int)]
+    needed = max(ends, default=0)
     if needed > source.size:
         problem = f"{file} is cut short: it needs {needed:,} bytes and has {source.size:,}."
         tensors._short[file] = problem
@@ -264,19 +276,19 @@ def _add_file(tensors: TorchTensors, file: str) -> None:
             aliases[name] = known[place]
             continue
         known[place] = name
-        _add_view(tensors, file, name, view, laid[view.stored.key], max(source.size, needed))
+        _add_view(tensors, file, name, view, runs[view.stored.key], max(source.size, needed))
     tensors.aliases = aliases
 
 
 def _add_view(
-    tensors: TorchTensors, file: str, name: str, view: TensorView, run: _Laid, file_size: int
+    tensors: TorchTensors, file: str, name: str, view: TensorView, run: _Run, file_size: int
 ) -> None:
     item = view.dtype.item_bytes
     n_bytes = math.prod(view.shape) * item
     last = view.offset + sum((size - 1) * step for size, step in zip(view.shape, view.strides, strict=True))
-    if n_bytes and (last + 1) * item > run.stop - run.start:
+    if n_bytes and (last + 1) * item > run.n_bytes:
         raise DamagedFileError(
-            f"{file} is damaged at {quote(name)}: its numbers run past the {run.stop - run.start:,} bytes that they lie in.",
+            f"{file} is damaged at {quote(name)}: its numbers run past the {run.n_bytes:,} bytes that they lie in.",
             _AGAIN,
         )
     if n_bytes > file_size:
@@ -284,11 +296,12 @@ def _add_view(
             f"{file} is damaged at {quote(name)}: a shape of {n_bytes:,} bytes in a file of {file_size:,}.",
             _AGAIN,
         )
-    start = run.start + view.offset * item
+    start = view.offset * item
     entry = TensorEntry(name, view.shape, ENCODINGS[view.dtype.encoding], file, start, start + n_bytes)
     tensors._add(entry)
+    tensors._runs[name] = run
     if n_bytes and not _lies_in_turn(view):
-        tensors._strided[name] = (view, run)
+        tensors._strided[name] = view
 
 
 def _lies_in_turn(view: TensorView) -> bool:
@@ -314,7 +327,7 @@ def _gather(view: TensorView, data: memoryview, start: int, stop: int) -> memory
     return memoryview(taken)[start - first * item : stop - first * item]
 
 
-def _read_archive(source: ByteSource, file: str) -> tuple[object, dict[str, _Laid]]:
+def _read_archive(source: ByteSource, file: str) -> tuple[object, dict[str, _Run]]:
     """What the archive's pickle describes, and where its numbers lie."""
     members = read_directory(source, file)
     pickles = [name for name in members if name == "data.pkl" or name.endswith("/data.pkl")]
@@ -336,7 +349,7 @@ def _read_archive(source: ByteSource, file: str) -> tuple[object, dict[str, _Lai
         )
     unpickler = Unpickler(_read_member(source, members[pickle], file, _LARGEST_PICKLE), file, source.size)
     content = unpickler.load()
-    laid: dict[str, _Laid] = {}
+    runs: dict[str, _Run] = {}
     for key, stored in unpickler.stored.items():
         member = members.get(f"{root}data/{key}")
         if member is None:
@@ -353,9 +366,8 @@ def _read_archive(source: ByteSource, file: str) -> tuple[object, dict[str, _Lai
                 f"{member.size:,}.",
                 _AGAIN,
             )
-        start = find_data(source, member, file)
-        laid[key] = _Laid(start, start + n_bytes)
-    return content, laid
+        runs[key] = _Run(n_bytes, member)
+    return content, runs
 
 
 def _read_member(source: ByteSource, member: Member, file: str, most: int) -> memoryview:
@@ -369,18 +381,16 @@ def _read_member(source: ByteSource, member: Member, file: str, most: int) -> me
     return source.read(start, start + member.size)
 
 
-def _read_old(source: ByteSource, file: str) -> tuple[object, dict[str, _Laid]]:
+def _read_old(source: ByteSource, file: str) -> tuple[object, dict[str, _Run]]:
     """As `_read_archive`, for a file of five pickles, the last of which lists the numbers that follow it."""
-    data = source.read(0, min(source.size, _LARGEST_PICKLE))
-    unpickler = Unpickler(data, file, source.size)
-    _, _, system, content, keys = (unpickler.load() for _ in range(5))
+    unpickler, (_, _, system, content, keys) = _read_pickles(source, file)
     if isinstance(system, dict) and system.get("little_endian") is False:
         raise NotACheckpointError(
             f"{file} was written big-endian, for other processors; only little-endian files are read.", _SAVE
         )
     if not isinstance(keys, list) or set(map(type, keys)) > {str} or len(set(keys)) < len(unpickler.stored):
         raise DamagedFileError(f"{file} is damaged: it does not list the numbers that it holds.", _AGAIN)
-    laid: dict[str, _Laid] = {}
+    runs: dict[str, _Run] = {}
     place = unpickler.place
     for key in keys:
         stored = unpickler.stored.get(key)
@@ -398,8 +408,21 @@ def _read_old(source: ByteSource, file: str) -> tuple[object, dict[str, _Laid]]:
                 f"{int.from_bytes(count, 'little'):,} by another.",
                 _AGAIN,
             )
-        laid[key] = _Laid(start, place)
-    return content, laid
+        runs[key] = _Run(place - start, start)
+    return content, runs
+
+
+def _read_pickles(source: ByteSource, file: str) -> tuple[Unpickler, list[Any]]:
+    """What the five pickles describe; where they end is not known, so that more is read until they are whole."""
+    window = _FIRST_WINDOW
+    while True:
+        unpickler = Unpickler(source.read(0, min(source.size, window)), file, source.size)
+        try:
+            return unpickler, [unpickler.load() for _ in range(5)]
+        except DamagedFileError:
+            if window >= min(source.size, _LARGEST_PICKLE):
+                raise
+        window *= 16
 
 
 # --- which of the tensors are the model's ----------------------------------------------------------------------

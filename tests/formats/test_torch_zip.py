@@ -97,9 +97,12 @@ def test_numbers_are_read_where_they_lie() -> None:
     assert at_opening < 80_000 < 1000 * 64 * 4
     before = len(folder.reads[MODEL])
     entry = tensors["a"]
-    row = tensors.read(entry, 256, 512)
-    assert folder.reads[MODEL][before:] == [(entry.start + 256, entry.start + 512)]
-    assert np.array_equal(np.frombuffer(row, np.float32), random_table(1000, 64)[1])
+    rows = [tensors.read(entry, 256 * n, 256 * n + 256) for n in (1, 5)]
+    assert [np.frombuffer(row, np.float32).tolist() for row in rows] == random_table(1000, 64)[
+        [1, 5]
+    ].tolist()
+    sizes = [stop - start for start, stop in folder.reads[MODEL][before:]]
+    assert sizes == [30, 256, 256]  # the header that says where the numbers begin, once, and the rows
 
 
 def view_of(stored: NDArray[np.float32], view: NDArray[np.float32]) -> tuple[bytes, NDArray[np.float32]]:
