@@ -589,12 +589,10 @@ def _quantisation_text(packing: Packing, known: Sequence[TensorEntry], scales: S
     if not known and not scales:
         return ""
     stored, beside = sum(entry.n_elements for entry in known), sum(entry.n_elements for entry in scales)
-    texts = [f"{', '.join(packing.schemes)}: {stored:,} packed elements"] if known else []
     size = sum(entry.n_bytes for entry in scales)
-    texts += (
-        [f"{beside:,} elements of scales and the like ({size:,} bytes) are no parameters"] if scales else []
-    )
-    return "; ".join(texts)
+    texts = [", ".join(packing.schemes) + (f": {stored:,} packed elements" if known else "")]
+    texts += [f"{beside:,} elements of scales and the like ({size:,} bytes) are no parameters"] * bool(scales)
+    return "; ".join(filter(None, texts))
 
 
 def _number(tensors: Sequence[str]) -> str:
