@@ -156,7 +156,9 @@ def find_nearest(
     for first in range(0, len(Q), group):
         some = slice(first, first + group)
         dots, lengths, raw = _score_blocks(table, unit_rows(Q[some]), raw, frame)
-        usable = eligible & has_direction(raw) & has_direction(lengths)
+        usable = eligible & has_direction(raw)
+        if lengths is not raw:
+            usable &= has_direction(lengths)
         for q, scores, own in zip(Q[some], dots, left_out[some], strict=True):
             mask = usable.copy()
             mask[[row for row in own if row < table.n_rows]] = False
@@ -212,25 +214,20 @@ def _select(
     metric: str,
     frame: Frame | None,
 ) -> Nearest:
-    """The first k of the masked rows, from the dot products of the pass with the query's direction."""
-    q_length = float(row_norms(q[None])[0])
-    if mask.all():
-        rows: NDArray[np.int64] | None = None
-        n = len(mask)
-    else:
-        rows = np.flatnonzero(mask)
-        n = len(rows)
-        same = raw is lengths
-        dots, lengths = dots[rows], lengths[rows]
-        raw = lengths if same else raw[rows]
+    """The first k of the masked rows, from the dot products of the pass with the query's direction.
+
+    Done in place as far as it goes: a fresh array of the size of a vocabulary costs as much as the work on it.
+    """
+    n = int(np.count_nonzero(mask))
     if n == 0:
         none = np.empty(0)
         return Nearest(np.empty(0, np.int64), none, none, none, 0)
     k = min(k, n)
+    others = ~mask
+    q_length = float(row_norms(q[None])[0])
     # What the pass may be wrong by: the bound on a rounded dot product, and on the difference that a frame takes,
     # whose rounding is of the size of the vectors as stored.
     unit = 2 * _UNIT_ROUNDOFF[dots.dtype] * (table.width + 16)
-    least = _LEAST_LENGTH[dots.dtype]
     size = raw
     if frame is not None:
         unit *= 1 + len(frame.directions)
@@ -238,7 +235,7 @@ def _select(
     near: Float64s = dots.astype(np.float64)
     slack: Float64s | float
     scale = 1.0
-    with np.errstate(over="ignore", invalid="ignore"):
+    with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
         if metric == "cosine":
             near /= lengths
             slack = unit if size is lengths else unit * (size / lengths)
@@ -247,25 +244,35 @@ def _select(
             slack = unit * q_length * size
         else:
             # Minus the squared distance, in units in which it cannot overflow.
-            scale = max(q_length, float(lengths.max()))
-            near = 2 * (near / scale) * (q_length / scale) - (lengths / scale) ** 2 - (q_length / scale) ** 2
+            scale = max(q_length, float(lengths.max(where=mask, initial=0.0)))
+            near /= scale
+            near *= 2 * (q_length / scale)
+            near -= (lengths / scale) ** 2
+            near -= (q_length / scale) ** 2
             slack = 2 * unit * ((size + q_length) / scale) ** 2
-        lower, upper = near - slack, near + slack
-        lost = ~np.isfinite(near) | (raw < least)
-        if lost.any():
-            lower[lost], upper[lost] = -np.inf, np.inf
-        threshold = np.partition(lower, n - k)[n - k]
-        candidates = np.flatnonzero(upper >= threshold)
-        ids = candidates if rows is None else rows[candidates]
+        lost = ~np.isfinite(near) | (raw < _LEAST_LENGTH[dots.dtype])
+        bound = near - slack
+        bound[lost | others] = -np.inf
+        bound.partition(len(bound) - k)
+        threshold = bound[len(bound) - k]
+        np.add(near, slack, out=bound)
+        bound[lost] = np.inf
+        ids = np.flatnonzero((bound >= threshold) & mask)
         scores = score_rows(table, q, ids, metric, frame)
         sign = -1.0 if metric == "euclidean" else 1.0
         closeness = sign * scores
         order = np.lexsort((ids, -closeness))[:k]
-        all_scores = scale * np.sqrt(np.maximum(-near, 0.0)) if metric == "euclidean" else near
-        all_scores[candidates] = scores
-        largest = max(all_scores.max(), -all_scores.min())
-        all_scores /= largest  # so that no square overflows
-        mean, deviation = all_scores.mean(), all_scores.std()
+        if metric == "euclidean":
+            np.maximum(np.negative(near, out=near), 0.0, out=near)
+            np.multiply(np.sqrt(near, out=near), scale, out=near)
+        near[ids] = scores
+        near[others] = 0.0
+        largest = max(near.max(), -near.min())
+        near /= largest  # so that no square overflows
+        mean = near.sum() / n
+        near -= mean
+        near[others] = 0.0
+        deviation = np.sqrt(np.dot(near, near) / n)
         # Scores that differ by rounding alone are alike.
         alike = not deviation > 8 * _UNIT_ROUNDOFF[np.dtype(np.float64)]
         z = np.full(k, np.nan) if alike else sign * (scores[order] / largest - mean) / deviation
