@@ -17,7 +17,7 @@ from inspect_embed.families import judge_buffers, nested_configs
 from inspect_embed.formats import TensorEntry, TensorSet
 from inspect_embed.parts import EXPERTS, PARTS, TABLES
 from inspect_embed.report import Report, Result
-from inspect_embed.schemes import NOTHING_PACKED, Packing, find_packing, is_suspect
+from inspect_embed.schemes import NOTHING_PACKED, Packing, find_companions, find_packing, is_suspect
 
 WAYS = ("part", "layer", "module", "tensor", "encoding")
 """By what parameters can be grouped."""
@@ -456,6 +456,7 @@ def _find_copies(
             for other in same_shape:
                 try:
                     equal, zeros = _compare(checkpoint.tensors, other, entry)
+                    equal = equal and _scaled_alike(checkpoint.tensors, other, entry)
                 except DamagedFileError as error:
                     notes.append(f"{name} could not be compared with {other.name}, and counts apart: {error}")
                     unread.add(name)
@@ -499,6 +500,17 @@ def _judge_head(checkpoint: Checkpoint, judged: set[str], notes: list[str], warn
 def _says_tied(config: Mapping[str, Any]) -> bool:
     said = (inner.get("tie_word_embeddings") for inner in reversed(nested_configs(config)))
     return next((value for value in said if isinstance(value, bool)), False)
+
+
+def _scaled_alike(tensors: TensorSet, a: TensorEntry, b: TensorEntry) -> bool:
+    """Whether what lies beside two packed tensors holds the same bytes too."""
+    ours, theirs = find_companions(tensors, a), find_companions(tensors, b)
+    return len(ours) == len(theirs) and all(
+        tensors[one].shape == tensors[other].shape
+        and tensors[one].encoding == tensors[other].encoding
+        and _compare(tensors, tensors[one], tensors[other])[0]
+        for one, other in zip(ours, theirs, strict=True)
+    )
 
 
 def _compare(tensors: TensorSet, a: TensorEntry, b: TensorEntry) -> tuple[bool, bool]:
