@@ -153,7 +153,7 @@ def neighbors(
         for query, nearest in zip(queries, found, strict=True)
     )
     if asked is searched:
-        notes += _notes_on_twins(searched, queries, found)
+        notes += _notes_on_twins(searched, queries, found, metric)
     all_notes = (*searched.notes, *(asked.notes if asked is not searched else ()), *dict.fromkeys(notes))
     n_compared = max((nearest.n_compared for nearest in found), default=0)
     return Neighbors(checkpoint.location, TableFacts.of(searched), metric, results, n_compared, all_notes)
@@ -239,16 +239,20 @@ def _neighbors(nearest: Nearest, text: Callable[[int], str]) -> list[Neighbor]:
     ]
 
 
-def _notes_on_twins(table: EmbeddingTable, queries: list[Query], found: list[Nearest]) -> Iterator[str]:
+def _notes_on_twins(
+    table: EmbeddingTable, queries: list[Query], found: list[Nearest], metric: str
+) -> Iterator[str]:
     """Neighbours whose rows are the query's own, number by number."""
     step = 1024
     for query, nearest in zip(queries, found, strict=True):
-        if query.id is None:
+        # Equal rows have a cosine of exactly 1, and no distance at all.
+        alike = nearest.ids if metric == "dot" else nearest.ids[nearest.scores == (metric == "cosine")]
+        if query.id is None or not len(alike):
             continue
         own = table.rows([query.id])
         twins: list[int] = []
-        for start in range(0, len(nearest.ids), step):
-            some = nearest.ids[start : start + step]
+        for start in range(0, len(alike), step):
+            some = alike[start : start + step]
             twins += some[(table.rows(some) == own).all(axis=1)].tolist()
         if twins:
             names = shorten(map(table.labels.text, twins))
