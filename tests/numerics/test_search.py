@@ -201,6 +201,11 @@ def test_equal_rows_tie_wherever_they_stand(
         places = [found.ids.tolist().index(i) for i in range(80)]
         assert places == list(range(places[0], places[0] + 80)), "in the order of their ids, and together"
         assert len(set(found.scores[places].tolist())) == 1
+        if metric == "dot" or width == 1:
+            continue
+        Q = E[[0]].astype(np.float64) if frame is None else frame.apply(E[[0]])
+        (first,), _ = find_nearest(Array(E, 13), Q, 5, metric, np.ones(100, bool), [[0]], frame=frame)
+        assert first.ids.tolist() == [1, 2, 3, 4, 5], "the cut goes through the ties by id"
 
 
 def test_the_rows_of_a_sum_are_all_left_out() -> None:
