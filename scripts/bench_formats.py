@@ -146,8 +146,8 @@ def bench_neighbors(path: Path, rounds: int) -> None:
 
 
 def bench_torch(path: Path, rounds: int) -> None:
-    """A PyTorch archive of the size of GPT-2, against torch.load."""
-    from inspect_embed import info, neighbors, open_checkpoint
+    """A PyTorch archive with the tables of GPT-2, against torch.load."""
+    from inspect_embed import info, open_checkpoint
 
     try:
         import torch
@@ -175,11 +175,6 @@ def bench_torch(path: Path, rounds: int) -> None:
 
     times = alternate({"ours": lambda: info(open_checkpoint(archive)), "torch": load}, max(rounds, 9))
     say("open and info, .bin / torch.load, mapped", times["ours"], times["torch"], "none")
-    E = np.array(load()["transformer.wte.weight"])  # type: ignore[index]
-    times = alternate(
-        {"ours": lambda: neighbors(open_checkpoint(archive), ["id:5"]), "floor": lambda: E @ E[5]}, rounds
-    )
-    say("open and neighbors, .bin / E @ q", times["ours"], times["floor"], "none")
 
 
 BENCHES = {"info": bench_info, "open": bench_open, "neighbors": bench_neighbors, "torch": bench_torch}

@@ -47,13 +47,13 @@ _IMPOSTORS: tuple[tuple[bytes, str, str], ...] = (
     (
         b"PK\x03\x04",
         "a zip archive (PyTorch saves such files)",
-        "Look for a .safetensors file of the same model.",
+        "Give it a name that ends in .bin or .pt, by which PyTorch files are known.",
     ),
-    (b"GGUF", "a GGUF file", "Look for a .safetensors file of the same model."),
+    (b"GGUF", "a GGUF file", "Give it a name that ends in .gguf."),
     (
         b"\x80",
-        "a Python pickle, which is never opened here",
-        "Look for a .safetensors file of the same model.",
+        "a Python pickle, which is never run here",
+        "Give it a name that ends in .bin or .pt, if torch.save wrote it.",
     ),
     (b"\x89HDF", "an HDF5 file", "Look for a .safetensors file of the same model."),
 )
