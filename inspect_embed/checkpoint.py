@@ -6,7 +6,6 @@ import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from inspect_embed.errors import (
@@ -21,6 +20,7 @@ from inspect_embed.errors import (
 from inspect_embed.families import OUTPUT_LEAVES, FoundTables, TableChoice, find_tables
 from inspect_embed.formats import TensorEntry, TensorSet, list_suffixes, read_tensors
 from inspect_embed.json_text import parse_json
+from inspect_embed.storage import HINT, Folder, Tell, locate
 from inspect_embed.storage.local import LocalFolder
 
 if TYPE_CHECKING:
@@ -28,7 +28,6 @@ if TYPE_CHECKING:
     from inspect_embed.vocabularies import Vocabulary
 
 ROLES = ("input", "output", "position")
-_HINT = "Give a folder, a file with tensors in it, an index of such files, or a hub cache folder."
 _OTHER_MODEL_FILES = (".bin", ".pt", ".pth", ".ckpt", ".gguf", ".h5", ".msgpack", ".onnx")
 
 
@@ -67,7 +66,7 @@ class Checkpoint:
     def __init__(
         self,
         location: str,
-        folder: LocalFolder,
+        folder: Folder,
         tensors: TensorSet,
         tokenizer: str | os.PathLike[str] | None = None,
         notes: tuple[str, ...] = (),
@@ -279,99 +278,40 @@ def open_checkpoint(
     path: str | os.PathLike[str],
     tokenizer: str | os.PathLike[str] | None = None,
     allow_partial: bool = False,
+    progress: Tell | None = None,
 ) -> Checkpoint:
     """What is in this checkpoint?
 
-    `path`: a folder, a file with tensors in it, an index of such files, or a hub cache folder (models--org--name).
-    `tokenizer`: a tokenizer file, or a folder that holds one, in place of the checkpoint's own. With
-    `allow_partial`, tensors that lie wholly inside a file that is cut short can be read.
+    `path`: a folder, a file with tensors in it, an index of such files, a hub cache folder (models--org--name), the id of
+    a model in the hub cache (org/name, org/name@revision), or an address (hf://org/name, https://, s3://), of which only
+    what is asked for is fetched. `tokenizer`: a tokenizer file, or a folder that holds one, in place of the checkpoint's
+    own. With `allow_partial`, tensors that lie wholly inside a file that is cut short can be read. `progress` hears how
+    many bytes of how many have been fetched.
 
-    Cost: the headers. Errors: NotACheckpointError, DamagedFileError.
+    Cost: the headers. Errors: NotACheckpointError, PlaceError, DamagedFileError.
 
     >>> checkpoint = open_checkpoint("checkpoints/toy")
     >>> checkpoint.table().width
     128
     """
     location = os.fspath(path)
-    folder, chosen, notes = _locate(Path(location), location)
+    folder, chosen, notes = locate(location, progress)
+    if "://" in location:  # an address as it may be shown
+        location = folder.location + (f"/{chosen}" if chosen is not None else "")
     tensors = read_tensors(folder, chosen, allow_partial)
     if tensors is None:
         raise _not_readable(location, folder, chosen)
     return Checkpoint(location, folder, tensors, tokenizer, notes)
 
 
-def _locate(path: Path, location: str) -> tuple[LocalFolder, str | None, tuple[str, ...]]:
-    """The folder, the file chosen in it, and what is worth saying of the choice."""
-    if not location:
-        raise NotACheckpointError("No checkpoint was named.", _HINT)
-    try:
-        return _find(path, location)
-    except OSError as error:  # a name too long for a file, a folder that may not be entered
-        raise NotACheckpointError(f"{location[:200]} cannot be opened: {error.strerror}.", _HINT) from None
-
-
-def _find(path: Path, location: str) -> tuple[LocalFolder, str | None, tuple[str, ...]]:
-    if path.is_file():
-        # The path is not resolved: a cached file is a link into blobs/, away from its config and tokenizer.
-        return LocalFolder(path.parent), path.name, ()
-    if path.is_dir():
-        if (path / "snapshots").is_dir():
-            snapshot = _choose_snapshot(path)
-            return LocalFolder(snapshot), None, (f"Snapshot {snapshot.name} of the hub cache.",)
-        return LocalFolder(path), None, ()
-    if path.is_symlink():
-        raise NotACheckpointError(
-            f"{location} is a link to a file that is not there.", "Fetch the file again."
-        )
-    hint = _HINT
-    if location.count("/") < 2 and not location.startswith((".", "/", "~")):
-        cached = _hub_cache() / f"models--{location.replace('/', '--')}"
-        if cached.is_dir():
-            hint = f"A model of that name is in the hub cache: give {cached}"
-        elif "/" in location:
-            hint = f"A model of that name would lie in the hub cache as {cached}, once it is fetched."
-    raise NotACheckpointError(f"There is no file or folder {location}.", hint)
-
-
-def _hub_cache() -> Path:
-    """Where the hub's own library keeps what it fetched."""
-    if cache := os.environ.get("HF_HUB_CACHE"):
-        return Path(cache).expanduser()
-    home = os.environ.get("HF_HOME") or Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache") / "huggingface"
-    return Path(home).expanduser() / "hub"
-
-
-def _choose_snapshot(path: Path) -> Path:
-    """The snapshot that refs/main names, else the newest."""
-    snapshots = [entry for entry in (path / "snapshots").iterdir() if entry.is_dir()]
-    reference = path / "refs" / "main"
-    if reference.is_file():
-        revision = reference.read_text(encoding="utf-8-sig", errors="replace").strip()
-        for snapshot in snapshots:
-            if snapshot.name == revision:
-                return snapshot
-    if not snapshots:
-        raise NotACheckpointError(
-            f"{path} is a hub cache folder without a snapshot.", "Fetch the model again."
-        )
-    return max(snapshots, key=lambda snapshot: (snapshot.stat().st_mtime, snapshot.name))
-
-
-def _not_readable(location: str, folder: LocalFolder, chosen: str | None) -> NotACheckpointError:
+def _not_readable(location: str, folder: Folder, chosen: str | None) -> NotACheckpointError:
     suffixes = list_suffixes()
     known = f"{', '.join(suffixes[:-1])} or {suffixes[-1]}"
     if chosen is not None:
-        return NotACheckpointError(f"{location} is no {known} file, and no index of one.", _HINT)
+        return NotACheckpointError(f"{location} is no {known} file, and no index of one.", HINT)
     names = folder.names()
     others = [name for name in names if name.endswith(_OTHER_MODEL_FILES)]
-    below = sorted(
-        entry.name
-        for entry in folder.path.iterdir()
-        if entry.is_dir() and any(file.name.endswith(suffixes) for file in entry.iterdir())
-    )
-    broken = sorted(
-        entry.name for entry in folder.path.iterdir() if entry.is_symlink() and not entry.exists()
-    )
+    below, broken = folder.look_below(suffixes) if isinstance(folder, LocalFolder) else ([], [])
     if broken:
         hint = f"It holds links to files that are not there: {shorten(broken)}. Fetch them again."
     elif below:

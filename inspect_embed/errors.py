@@ -3,6 +3,7 @@
 InspectEmbedError                 what happened; `.hint`: what to do next
   CheckpointError                 something is wrong with the checkpoint as a whole
     NotACheckpointError           the path holds no checkpoint that can be read
+    PlaceError                    the place where files lie cannot be reached, or refuses them
     DamagedFileError              a file is cut short, or contradicts itself
     UnsupportedEncodingError      the numbers lie in an encoding that cannot be read
   TableError                      something is wrong with the table asked for
@@ -42,6 +43,10 @@ class CheckpointError(InspectEmbedError):
 
 class NotACheckpointError(CheckpointError):
     """The path holds no checkpoint that can be read."""
+
+
+class PlaceError(CheckpointError):
+    """The place where files lie cannot be reached, or refuses them."""
 
 
 class DamagedFileError(CheckpointError):

@@ -222,6 +222,7 @@ class EmbeddingTable:
         encoding, size = self.tensor.encoding, self.row_bytes
         dtype = np.dtype(encoding.native or np.float32).newbyteorder("=")
         out = np.empty((len(ids), self.width), dtype)
+        self._tensors.expect(self.tensor, ((int(row) * size, (int(row) + 1) * size) for row in ids))
         for place, row in enumerate(ids):
             data = self._tensors.read(self.tensor, int(row) * size, (int(row) + 1) * size)
             out[place] = encoding.decode(data)
@@ -246,6 +247,7 @@ class EmbeddingTable:
         native = encoding.native is not None
         rows = (NATIVE_BLOCK_BYTES // size) if native else (DECODED_BLOCK_ELEMENTS // self.width)
         rows = max(1, min(rows, self.n_rows))
+        self._tensors.expect(self.tensor, ((0, self.tensor.n_bytes),))
         buffer = None if native else np.empty(rows * self.width, np.float32)
         for start in range(0, self.n_rows, rows):
             stop = min(start + rows, self.n_rows)
@@ -260,6 +262,8 @@ class EmbeddingTable:
 
     def _unpacked_blocks(self, packed: PackedRows) -> Iterator[tuple[int, Floats]]:
         rows = max(1, DECODED_BLOCK_ELEMENTS // self.width)
+        for entry in (self.tensor, *packed.companions):
+            self._tensors.expect(entry, ((0, entry.n_bytes),))
         for start in range(0, self.n_rows, rows):
             block = packed.read(start, min(start + rows, self.n_rows))
             block.flags.writeable = False

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from inspect_embed.checkpoint import Checkpoint
 
 _STYLE = "inspect_embed.figure"
+_VERBOSE = "inspect_embed.verbose"
 Function = TypeVar("Function", bound=Callable[..., Any])
 
 checkpoint_argument = click.argument("checkpoint", metavar="CKPT")
@@ -63,10 +64,21 @@ def common_options(function: Function) -> Function:
                 "-o", "--output", metavar="FILE", help="Write to FILE; its suffix tells the format."
             ),
             click.option("--ascii", is_flag=True, help="Write ASCII alone: ·girl becomes \\x20girl."),
+            click.option(
+                "--verbose",
+                is_flag=True,
+                expose_value=False,
+                callback=_keep_verbose,
+                help="Say on stderr how many bytes were fetched over the network.",
+            ),
         )
     ):
         function = option(function)
     return function
+
+
+def _keep_verbose(ctx: click.Context, param: click.Parameter, value: bool) -> None:
+    ctx.meta[_VERBOSE] = value
 
 
 def figure_options(function: Function) -> Function:
@@ -138,7 +150,17 @@ def open_ckpt(path: str, tokenizer: str | None, allow_partial: bool) -> Checkpoi
     """Open what the user named."""
     from inspect_embed.checkpoint import open_checkpoint
 
-    return open_checkpoint(path, tokenizer, allow_partial)
+    return open_checkpoint(path, tokenizer, allow_partial, _show_fetching if "://" in path else None)
+
+
+def _show_fetching(done: int, total: int) -> None:
+    """Draw on a terminal how far a fetch has got; the last call wipes it away."""
+    if sys.stderr is None or not sys.stderr.isatty():
+        return
+    bar = "#" * (30 * done // max(total, 1))
+    line = f"\rfetching [{bar:30}] {done / 1e6:,.1f} of {total / 1e6:,.1f} MB"
+    sys.stderr.write(line if done < total else "\r\x1b[K")
+    sys.stderr.flush()
 
 
 def put_first(report: Report, view: str | None) -> Report:
@@ -216,6 +238,18 @@ def write_answer(
         for warning in checkpoint.warnings:
             sys.stdout.flush()
             sys.stderr.write(f"warning: {printable(warning)}\n")
+        if click.get_current_context().meta.get(_VERBOSE):
+            sys.stdout.flush()
+            sys.stderr.write(f"{_say_traffic(checkpoint)}\n")
+
+
+def _say_traffic(checkpoint: Checkpoint) -> str:
+    """What was fetched of a checkpoint, in a sentence."""
+    traffic = getattr(checkpoint.folder, "traffic", None)
+    if traffic is None:
+        return f"{checkpoint.location}: nothing was fetched over the network"
+    kept = f"; {traffic.n_kept_bytes:,} bytes were on disk already" if traffic.n_kept_bytes else ""
+    return f"{checkpoint.location}: {traffic.n_bytes:,} bytes fetched in {traffic.n_requests:,} requests{kept}"
 
 
 def write_file(path: Path, content: bytes) -> None:

@@ -14,7 +14,7 @@ from importlib import import_module
 from typing import Any, Protocol, cast
 
 from inspect_embed.encodings import Encoding
-from inspect_embed.storage import Folder
+from inspect_embed.storage import Folder, Ranges
 
 FORMATS = ("safetensors", "gguf", "torch_zip", "npy", "word_vectors")
 """The modules of this package, one a format, in the order in which they are asked."""
@@ -130,6 +130,10 @@ class TensorSet(Protocol):
 
     def missing_names(self) -> list[str]:
         """Names of the tensors that should lie in the missing files, where an index tells."""
+        ...
+
+    def expect(self, entry: TensorEntry, ranges: Ranges) -> None:
+        """These bytes of a tensor will be read next: they are fetched together where they are far away."""
         ...
 
     def read(self, entry: TensorEntry, start: int, stop: int) -> memoryview:

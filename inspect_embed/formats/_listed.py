@@ -8,7 +8,7 @@ from typing import Any
 from inspect_embed.errors import DamagedFileError, NotACheckpointError
 from inspect_embed.formats import TensorEntry
 from inspect_embed.spelling import encode, show
-from inspect_embed.storage import ByteSource, Folder
+from inspect_embed.storage import ByteSource, Folder, Ranges
 
 
 def open_file(folder: Folder, name: str) -> ByteSource:
@@ -87,6 +87,10 @@ class ListedTensors:
     def missing_names(self) -> list[str]:
         """Names of the tensors in missing files: no index tells them."""
         return []
+
+    def expect(self, entry: TensorEntry, ranges: Ranges) -> None:
+        """These bytes of a tensor will be read next."""
+        self._source(entry.file).expect((entry.start + start, entry.start + stop) for start, stop in ranges)
 
     def close(self) -> None:
         """Give the files back."""

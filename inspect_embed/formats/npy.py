@@ -25,7 +25,7 @@ from inspect_embed.errors import DamagedFileError, NotACheckpointError, shorten
 from inspect_embed.formats import TensorEntry
 from inspect_embed.formats._impostors import refuse_impostors
 from inspect_embed.formats._listed import ListedTensors
-from inspect_embed.storage import ByteSource, Folder
+from inspect_embed.storage import ByteSource, Folder, Ranges
 
 if TYPE_CHECKING:
     import numpy as np
@@ -111,6 +111,16 @@ class NumpyTensors(ListedTensors):
         if entry.name not in self._copies:
             self._copies[entry.name] = self._copy(entry, array)
         return self._copies[entry.name][start:stop]
+
+    def expect(self, entry: TensorEntry, ranges: Ranges) -> None:
+        """These bytes of a tensor will be read next; all of one that lies column by column is."""
+        array = self._arrays[entry.name]
+        if array.place is None:
+            self._source(entry.file).expect(((0, self._source(entry.file).size),))
+        elif array.by_columns:
+            super().expect(entry, ((0, entry.n_bytes),))
+        else:
+            super().expect(entry, ranges)
 
     def _copy(self, entry: TensorEntry, array: Array) -> memoryview:
         data = (

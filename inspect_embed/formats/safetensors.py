@@ -24,7 +24,7 @@ from inspect_embed.errors import (
 )
 from inspect_embed.formats import TensorEntry
 from inspect_embed.json_text import parse_json
-from inspect_embed.storage import ByteSource, Folder
+from inspect_embed.storage import ByteSource, Folder, Ranges
 
 NAME = "safetensors"
 SUFFIX = ".safetensors"
@@ -137,9 +137,7 @@ class SafetensorsSet:
                 problem,
                 "Fetch the file again, or pass --allow-partial to use the tensors that lie wholly inside it.",
             )
-        source = self._open.get(entry.file)
-        if source is None:
-            source = self._open[entry.file] = self._folder.open(entry.file)
+        source = self._source(entry.file)
         offset = self._data_start[entry.file] + entry.start
         view = source.read(offset + start, offset + stop)
         if len(view) != stop - start:
@@ -149,6 +147,17 @@ class SafetensorsSet:
                 "Fetch the file again.",
             )
         return view
+
+    def expect(self, entry: TensorEntry, ranges: Ranges) -> None:
+        """These bytes of a tensor will be read next."""
+        offset = self._data_start[entry.file] + entry.start
+        self._source(entry.file).expect((offset + start, offset + stop) for start, stop in ranges)
+
+    def _source(self, file: str) -> ByteSource:
+        source = self._open.get(file)
+        if source is None:
+            source = self._open[file] = self._folder.open(file)
+        return source
 
     def close(self) -> None:
         """Give the files back."""

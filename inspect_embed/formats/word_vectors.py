@@ -20,7 +20,7 @@ from inspect_embed.errors import DamagedFileError, NotACheckpointError, shorten
 from inspect_embed.formats import TensorEntry
 from inspect_embed.formats._impostors import refuse_impostors
 from inspect_embed.formats._listed import ListedTensors
-from inspect_embed.storage import Folder
+from inspect_embed.storage import Folder, Ranges
 
 if TYPE_CHECKING:
     import numpy as np
@@ -79,6 +79,9 @@ class WordVectors(ListedTensors):
         if table is not None:
             return table[start:stop]
         return self._rows(first, last)[start - first * row_bytes : stop - first * row_bytes]
+
+    def expect(self, entry: TensorEntry, ranges: Ranges) -> None:
+        """Where rows begin is known only when the whole file is: it is read as a whole."""
 
     def words(self) -> list[str]:
         """The word of every row, in order."""

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from inspect_embed.storage import Ranges
+
 
 class MemoryFile:
     """Bytes as a file."""
@@ -15,6 +17,9 @@ class MemoryFile:
     def read(self, start: int, stop: int) -> memoryview:
         """Bytes start to stop, read-only."""
         return self._view[start:stop]
+
+    def expect(self, ranges: Ranges) -> None:
+        """Nothing to fetch."""
 
     def close(self) -> None:
         """Nothing to give back."""

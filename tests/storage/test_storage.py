@@ -9,8 +9,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from loopback import Loopback
 
-from inspect_embed.storage import LOCATIONS, Folder
+from inspect_embed.storage import LOCATIONS, Folder, locate
 from inspect_embed.storage.local import LocalFile, LocalFolder
 from inspect_embed.storage.memory import MemoryFile, MemoryFolder
 
@@ -29,11 +30,30 @@ def make_memory(path: Path, files: Mapping[str, bytes]) -> Folder:
     return MemoryFolder(files, str(path))
 
 
-MAKERS: dict[str, Maker] = {"local": make_local, "memory": make_memory}
+def make_hub(path: Path, files: Mapping[str, bytes]) -> Folder:
+    """A model in the hub's cache, whose files are links out of the snapshot."""
+    model = Path(os.environ["HF_HUB_CACHE"]) / "models--org--name"
+    (model / "blobs").mkdir(parents=True)
+    snapshot = model / "snapshots" / "0123abc"
+    snapshot.mkdir(parents=True)
+    for n, (name, data) in enumerate(files.items()):
+        (model / "blobs" / str(n)).write_bytes(data)
+        (snapshot / name).symlink_to(f"../../blobs/{n}")
+    path.joinpath("location").write_text(str(snapshot), encoding="utf-8")
+    return locate("org/name").folder
+
+
+MAKERS: dict[str, Maker] = {"local": make_local, "memory": make_memory, "hub": make_hub}
 
 
 @pytest.fixture(params=LOCATIONS)
-def folder(request: pytest.FixtureRequest, tmp_path: Path) -> Folder:
+def folder(request: pytest.FixtureRequest, tmp_path: Path, server: Loopback) -> Folder:
+    def make_remote(path: Path, files: Mapping[str, bytes]) -> Folder:
+        address = server.put("some folder", files)
+        path.joinpath("location").write_text(address, encoding="utf-8")
+        return locate(address).folder
+
+    MAKERS["remote"] = make_remote
     importlib.import_module(f"inspect_embed.storage.{request.param}")
     assert request.param in MAKERS, (
         f"say how a folder of the location {request.param} is made: add it to MAKERS"
@@ -46,7 +66,8 @@ def test_names_are_plain_and_sorted(folder: Folder) -> None:
 
 
 def test_a_location_is_what_a_person_would_call_it(folder: Folder, tmp_path: Path) -> None:
-    assert folder.location == str(tmp_path)
+    told = tmp_path / "location"
+    assert folder.location == (told.read_text(encoding="utf-8") if told.exists() else str(tmp_path))
 
 
 @pytest.mark.parametrize("name", sorted(FILES))
@@ -89,6 +110,7 @@ def test_a_view_outlives_the_file_it_came_from(folder: Folder) -> None:
 
 def test_a_file_can_be_closed_twice_and_opened_again(folder: Folder) -> None:
     source = folder.open("b.bin")
+    source.expect([(0, 2), (4, 99)])
     source.close()
     source.close()
     assert bytes(folder.open("b.bin").read(0, 2)) == b"01"
