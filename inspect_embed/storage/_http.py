@@ -248,6 +248,12 @@ class _Client:
         )
 
 
+def _lists_of(array: str) -> tuple[str, ...]:
+    """Names of lists of words that may lie beside an array; nothing for other files."""
+    stem, dot, kind = array.rpartition(".")
+    return (f"{stem}.txt", f"{stem}.vocab", "words.txt", "tokens.txt") if kind in ("npy", "npz") and dot else ()
+
+
 def _read_into(got: bytearray, response: HTTPResponse, wanted: int) -> None:
     """Adds bytes up to `wanted`; what came before a connection was cut counts, and nothing at all is an error."""
     before = len(got)
@@ -388,7 +394,7 @@ class Server:
         return plain if any(_FILE.fullmatch(name) for name in plain) else []
 
     def _try_names(self) -> list[str]:
-        tried = _BESIDE if self._chosen is not None else (*_BESIDE, *_MODELS)
+        tried = (*_BESIDE, *(_MODELS if self._chosen is None else _lists_of(self._chosen)))
         with ThreadPoolExecutor(AT_ONCE) as pool:
             there = [*pool.map(lambda name: self._client.exists(self._base + quote(name)), tried)]
         names = [name for name, found in zip(tried, there, strict=True) if found]
