@@ -251,7 +251,9 @@ class _Client:
 def _lists_of(array: str) -> tuple[str, ...]:
     """Names of lists of words that may lie beside an array; nothing for other files."""
     stem, dot, kind = array.rpartition(".")
-    return (f"{stem}.txt", f"{stem}.vocab", "words.txt", "tokens.txt") if kind in ("npy", "npz") and dot else ()
+    return (
+        (f"{stem}.txt", f"{stem}.vocab", "words.txt", "tokens.txt") if kind in ("npy", "npz") and dot else ()
+    )
 
 
 def _read_into(got: bytearray, response: HTTPResponse, wanted: int) -> None:
