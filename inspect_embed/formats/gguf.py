@@ -293,12 +293,19 @@ _CONFIG_KEYS: Mapping[str, str] = {
     "attention.key_length": "head_dim",
     "attention.sliding_window": "sliding_window",
     "rope.freq_base": "rope_theta",
+    "rope.freq_base_swa": "rope_local_base_freq",
     "vocab_size": "vocab_size",
     "embedding_scale": "embedding_multiplier",
     "expert_count": "num_experts",
     "expert_used_count": "num_experts_per_tok",
 }
 """Keys of an architecture, and what config.json calls them."""
+
+_LOCAL_THETA: Mapping[str, float] = dict.fromkeys(("gemma3", "gemma3n", "gemma-embedding"), 10_000.0)
+"""What turns the layers of sliding attention where the file does not say.
+
+Source: llama.cpp, src/llama-model.cpp, rope_freq_base_train_swa.
+"""
 
 _SCALING_KEYS: Mapping[str, str] = {
     "rope.scaling.factor": "factor",
@@ -319,6 +326,8 @@ def describe(header: Header, names: Sequence[str]) -> dict[str, Any]:
         value = header.pairs.get(f"{architecture}.{key}")
         if isinstance(value, int | float):
             config[word] = value
+    if architecture in _LOCAL_THETA:
+        config.setdefault("rope_local_base_freq", _LOCAL_THETA[architecture])
     tokens = header.long_list("tokenizer.ggml.tokens", _TEXT)
     if tokens is not None:
         config["vocab_size"] = tokens.n_items

@@ -16,7 +16,7 @@ from made import WatchedFolder, pack, random_table
 from made import safetensors as make_safetensors
 from numpy.typing import NDArray
 
-from inspect_embed import info, neighbors, open_checkpoint, params
+from inspect_embed import info, neighbors, open_checkpoint, params, positions
 from inspect_embed.checkpoint import Checkpoint
 from inspect_embed.errors import (
     CheckpointError,
@@ -215,6 +215,18 @@ def test_positions_and_tying_follow_from_the_header(
     assert found.tied is tied
     if kinds == ("learned",):
         assert [table.tensor for table in found.tables.position] == ["position_embd.weight"]
+
+
+@pytest.mark.parametrize(("more", "local"), [({}, 10_000.0), ({"gemma3.rope.freq_base_swa": 5000.0}, 5000.0)])
+def test_gemma_s_layers_of_sliding_attention_have_a_theta_of_their_own(
+    tmp_path: Path, more: dict[str, float], local: float
+) -> None:
+    pairs = {
+        "general.architecture": "gemma3", "gemma3.rope.freq_base": 1e6, "gemma3.attention.key_length": 16,
+        "gemma3.attention.head_count": 2, **more,
+    }  # fmt: skip
+    found = positions(checkpoint_of(tmp_path, gguf(pairs, {"token_embd.weight": TABLE})))
+    assert sorted(layers.theta for layers in found.rotary) == [local, 1e6]
 
 
 def test_gemma_rows_are_multiplied_by_the_root_of_their_width(tmp_path: Path) -> None:
