@@ -24,7 +24,7 @@ from inspect_embed.formats._unpickle import TensorView, Unpickler
 from inspect_embed.formats._zip import MAGIC as ZIP_MAGIC
 from inspect_embed.formats._zip import Member, find_data, read_directory
 from inspect_embed.json_text import parse_json
-from inspect_embed.storage import ByteSource, Folder
+from inspect_embed.storage import ByteSource, Folder, Ranges
 
 if TYPE_CHECKING:
     import numpy as np
@@ -101,6 +101,16 @@ class TorchTensors(ListedTensors):
         return _gather(
             view, self._read_range(entry, base, base + self._runs[entry.name].n_bytes), start, stop
         )
+
+    def expect(self, entry: TensorEntry, ranges: Ranges) -> None:
+        """These bytes of a tensor will be read next."""
+        base = self._begin(entry)
+        if entry.name in self._strided:
+            wanted = [(base, base + self._runs[entry.name].n_bytes)]
+        else:
+            base += entry.start
+            wanted = [(base + start, base + stop) for start, stop in ranges]
+        self._source(entry.file).expect(wanted)
 
     def _begin(self, entry: TensorEntry) -> int:
         """Where in its file the run begins that a tensor is a view of; its entry counts from there."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -19,7 +19,7 @@ from torch_maker import END, archive, mapping, row_major, saved, saved_before_zi
 from inspect_embed import embed, info, neighbors, open_checkpoint, params, similarity, tokens, vector
 from inspect_embed.checkpoint import Checkpoint
 from inspect_embed.formats import FORMATS, TensorSet, read_tensors
-from inspect_embed.storage.memory import MemoryFolder
+from inspect_embed.storage.memory import MemoryFile, MemoryFolder
 
 E, P = planted.token_rows(), planted.position_rows()
 HF_NAMES = {"transformer.wte.weight": E, "transformer.wpe.weight": P}
@@ -149,6 +149,39 @@ def test_a_set_of_tensors_offers_all_that_the_rest_asks_for(way: str) -> None:
     assert tensors.missing_names() == []
     with pytest.raises(KeyError):
         tensors["no such tensor"]
+
+
+class Told(MemoryFile):
+    """A file that remembers which bytes it was told to expect, and which were read then."""
+
+    def __init__(self, data: bytes) -> None:
+        super().__init__(data)
+        self.expected: list[tuple[int, int]] = []
+        self.read_since: list[tuple[int, int]] = []
+
+    def expect(self, ranges: Iterable[tuple[int, int]]) -> None:
+        self.expected += ranges
+        self.read_since = []
+
+    def read(self, start: int, stop: int) -> memoryview:
+        self.read_since.append((start, stop))
+        return super().read(start, stop)
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_what_is_said_to_be_read_next_is_what_is_read(way: str) -> None:
+    file, make = WAYS[way]
+    source = Told(make())
+    folder = MemoryFolder({file: b""})
+    folder.open = lambda name: source  # type: ignore[method-assign]
+    tensors = read_tensors(folder)
+    assert tensors is not None
+    for name in tensors.names():
+        source.expected.clear()
+        tensors.expect(tensors[name], [(48, 96), (240, 288)])
+        for start, stop in ((48, 96), (240, 288)):
+            tensors.read(tensors[name], start, stop)
+        assert set(source.read_since) == set(source.expected)
 
 
 @pytest.mark.parametrize("module", FORMATS)
