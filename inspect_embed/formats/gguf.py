@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 import re
 import struct
-from bisect import bisect_left
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -33,6 +33,7 @@ _VERSIONS = (2, 3)
 _SPLIT = re.compile(r"(?P<stem>.+)-(?P<number>\d{5})-of-(?P<count>\d{5})\.gguf", re.IGNORECASE)
 _WINDOW = 1 << 20
 _LONGEST_NAME = 65_535
+_LONGEST_ARCHITECTURE = 64
 _LONGEST_TEXT = 1 << 24
 _MOST_PAIRS = 100_000
 _MOST_TENSORS = 1 << 20
@@ -65,6 +66,9 @@ _SCALARS: Mapping[int, struct.Struct] = {
     }.items()
 }  # fmt: skip
 _TEXT, _LIST = 8, 9
+
+_TOKEN_TABLES = ("token_embd.weight", "output.weight")
+"""Tensors with a row for each token."""
 
 Scalar = int | float | bool | str
 
@@ -212,7 +216,8 @@ def _group(name: str) -> str:
 
 
 def _add_tensors(tensors: GGUFTensors, header: Header, n_tokens: int | None) -> None:
-    entries = [_make_entry(header, n, n_tokens, tensors) for n in range(len(header.tensors))]
+    offsets = sorted({listed.offset for listed in header.tensors})
+    entries = [_make_entry(header, listed, offsets, n_tokens, tensors) for listed in header.tensors]
     end = max((entry.stop for entry in entries), default=header.data_start)
     total = sum(entry.n_bytes for entry in entries)
     if total > end - header.data_start:
@@ -229,8 +234,10 @@ def _add_tensors(tensors: GGUFTensors, header: Header, n_tokens: int | None) -> 
         tensors.warnings += (problem,)
 
 
-def _make_entry(header: Header, place: int, n_tokens: int | None, tensors: GGUFTensors) -> TensorEntry:
-    listed = header.tensors[place]
+def _make_entry(
+    header: Header, listed: ListedTensor, offsets: list[int], n_tokens: int | None, tensors: GGUFTensors
+) -> TensorEntry:
+    """A tensor of the header, held against the size of its blocks; `offsets` are those of all, ascending."""
     shape = tuple(reversed(listed.dimensions))
     if (
         listed.name in _TOKEN_TABLES
@@ -253,8 +260,9 @@ def _make_entry(header: Header, place: int, n_tokens: int | None, tensors: GGUFT
     encoding = ENCODINGS.get(_TYPES.get(listed.kind, ""))
     if encoding is None:
         # What can be told is how many bytes lie between this tensor and the next.
-        offsets = [other.offset for other in header.tensors if other.offset > listed.offset]
-        n_bytes = min(offsets) - listed.offset if offsets else max(header.size - start, 0)
+        after = bisect_right(offsets, listed.offset)
+        stop = header.data_start + offsets[after] if after < len(offsets) else header.size
+        n_bytes = max(stop - start, 0)
         name = _WITHDRAWN.get(listed.kind, f"GGML type {listed.kind}")
         encoding = Encoding(name, max(n_elements, 1), n_bytes)
     elif width % encoding.block_elements:
@@ -266,10 +274,6 @@ def _make_entry(header: Header, place: int, n_tokens: int | None, tensors: GGUFT
     return TensorEntry(
         listed.name, shape, encoding, header.name, start, start + encoding.count_bytes(n_elements)
     )
-
-
-_TOKEN_TABLES = ("token_embd.weight", "output.weight")
-"""Tensors with a row for each token."""
 
 
 # --- the model in the words of config.json ---------------------------------------------------------------------
@@ -317,7 +321,7 @@ _SCALING_KEYS: Mapping[str, str] = {
 def describe(header: Header, names: Sequence[str]) -> dict[str, Any]:
     """What does the header say of the model, in the words of config.json? Empty where it names no architecture."""
     architecture = header.text("general.architecture")
-    if architecture is None:
+    if architecture is None or len(architecture) > _LONGEST_ARCHITECTURE:
         return {}
     config: dict[str, Any] = {
         "model_type": _MODEL_TYPES.get(architecture, architecture.replace("-", "_")),

@@ -15,8 +15,9 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from inspect_embed.errors import DamagedFileError
+from inspect_embed.formats._listed import quote
 from inspect_embed.formats.gguf import Header, read_bytes, read_header, read_numbers, read_texts, recognizes
-from inspect_embed.spelling import Marks, encode, guess_marks, show
+from inspect_embed.spelling import Marks, guess_marks
 from inspect_embed.storage import Folder
 from inspect_embed.vocabularies import AddedToken, Vocabulary
 from inspect_embed.vocabularies._files import is_id
@@ -164,11 +165,13 @@ def read(folder: Folder, name: str) -> Vocabulary:
     named = header.text("tokenizer.ggml.model") or "none"
     kind = _KINDS.get(named)
     refusal = (
-        kind.refuse(tokenizer) if kind else f"How a tokenizer of the kind {named!r} cuts is not on record."
+        kind.refuse(tokenizer)
+        if kind
+        else f"How a tokenizer of the kind {quote(named)} cuts is not on record."
     )
     return Vocabulary(
         source=name,
-        model=kind.model if kind else show(encode(named)),
+        model=kind.model if kind else quote(named).strip("'"),
         marks=kind.marks if kind else guess_marks(tokens),
         entries=tokens,
         added=added,
@@ -236,7 +239,11 @@ def _refuse_byte_level(tokenizer: _Tokenizer) -> str:
     named = tokenizer.header.text("tokenizer.ggml.pre")
     if named in _WORDS_OF:
         return ""
-    said = f"names the pre-tokenizer {named!r}, which is not on record" if named else "names no pre-tokenizer"
+    said = (
+        f"names the pre-tokenizer {quote(named)}, which is not on record"
+        if named
+        else "names no pre-tokenizer"
+    )
     return f"{tokenizer.header.name} {said}: how words are parted is not known."
 
 

@@ -283,6 +283,16 @@ def test_a_type_of_the_future_is_listed_with_its_bytes() -> None:
     assert np.array_equal(values(tensors, "output_norm.weight"), NORM)
 
 
+def test_names_of_any_length_make_short_messages(tmp_path: Path) -> None:
+    long = "x" * 5000
+    pairs = {"general.architecture": long, **pairs_of_words("a", "b", "c", kind=long)}
+    checkpoint = checkpoint_of(tmp_path, gguf(pairs, {"token_embd.weight": random_table(3, 32), long: NORM}))
+    assert len(checkpoint.family) < 100
+    assert checkpoint.vocabulary is not None
+    assert len(checkpoint.vocabulary.model) < 100
+    assert len(checkpoint.vocabulary.cut_problem) < 200
+
+
 # --- split files ---------------------------------------------------------------------------------------------
 
 FIRST, SECOND = "m-00001-of-00002.gguf", "m-00002-of-00002.gguf"
