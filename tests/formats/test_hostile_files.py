@@ -280,9 +280,9 @@ DENSE = {
     "objects in objects": '{"a":[' + repeated('{"":' * 300 + "0" + "}" * 300, 80) + "]}",
     "strings": '{"a":[' + repeated('"ab"', 40_000) + "]}",
     "numbers": '{"a":[' + repeated("300", 50_000) + "]}",
-    "keys": "{" + keyed("0", 43_691) + "}",
-    "keys of lists": "{" + keyed("[]", 30_000) + "}",
-    "keys of objects": "{" + keyed("{}", 30_000) + "}",
+    "keys": "{" + keyed("0", 174_763) + "}",
+    "keys of lists": "{" + keyed("[]", 87_382) + "}",
+    "keys of objects": "{" + keyed("{}", 87_382) + "}",
     "keys of pairs": "{" + keyed('{"data_offsets":[],"x":[],"y":[]}', 8_000) + "}",
     "one wide character": '{"\U0001f600":[' + repeated("[[]]", 30_000) + "]}",
     "metadata": '{"__metadata__":{' + keyed('""', 30_000) + "}}",
@@ -307,6 +307,18 @@ def test_no_dense_text_takes_more_than_its_file_and_20_times_itself(
     assert peak <= sum(map(len, files.values())) + 20 * len(text) + SLACK, (
         f"{peak / len(text):.1f} times the text"
     )
+
+
+@pytest.mark.parametrize("times", [0, 2, 8, 24, 29, 40])
+@pytest.mark.parametrize("kind", ["lists in lists", "objects in objects", "keys of objects"])
+def test_a_large_file_allows_for_more_and_for_no_more_than_that(kind: str, times: int) -> None:
+    data = memoryview(DENSE[kind].encode())
+
+    def parse() -> None:
+        with suppress(DamagedFileError):
+            parse_json(data, "model.safetensors", times * len(data))
+
+    assert peak_of(parse) <= (20 + times) * len(data) + SLACK
 
 
 pieces = st.sampled_from(

@@ -278,9 +278,10 @@ def test_a_file_of_no_bytes_is_empty() -> None:
     assert "0 bytes" in str(error)
 
 
-@pytest.mark.parametrize("n", [1, 7, 8, 9, 20, 60])
+@pytest.mark.parametrize("n", [1, 7, 8, 9, 20, 60, -1, -7])
 def test_a_file_cut_inside_its_header_says_how_much_it_needs(n: int) -> None:
     data = make({"wte.weight": TABLE, "bias": BIAS})
+    n = n if n > 0 else header_end(data) + n
     error = refused(data[:n])
     assert isinstance(error, DamagedFileError)
     assert MODEL in str(error)
@@ -345,7 +346,7 @@ BAD_RECORDS: dict[str, Any] = {
     "shape too small": {**GOOD, "shape": [2, 2]},
     "shape huge": {**GOOD, "shape": [10**4000, 10**4000]},
     "shape huge, many": {**GOOD, "shape": [2**62] * 300},
-    "shape of many ones": {**GOOD, "shape": [1] * 100_000},
+    "shape of many ones": {"dtype": "F32", "shape": [1] * 65, "data_offsets": [0, 4]},
     "one offset": {**GOOD, "data_offsets": [24]},
     "three offsets": {**GOOD, "data_offsets": [0, 24, 48]},
     "offsets of text": {**GOOD, "data_offsets": ["0", "24"]},
@@ -370,7 +371,7 @@ def test_a_record_that_contradicts_itself_is_damage_and_is_named(kind: str) -> N
         describe(opened(pack(header, bytes(48))))
     assert "the bad one" in str(caught.value)
     assert MODEL in str(caught.value)
-    assert len(str(caught.value)) < 5000
+    assert len(str(caught.value)) < 500
 
 
 def test_many_huge_sizes_are_damage_even_where_their_sum_alone_is_too_long_to_print() -> None:
