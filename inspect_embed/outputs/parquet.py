@@ -1,10 +1,12 @@
 """Parquet: a row a token, with the columns `id`, `token`, `vector`; `x` and `y`, and `neighbors`, where asked for.
 
-`neighbors` is what Embedding Atlas reads: `ids`, places of rows counted from 0, and `distances` (1 - cosine). It opens
-the file with `embedding-atlas FILE --text token --x x --y y --neighbors neighbors`, or without a map with
+`neighbors` is what Embedding Atlas reads: `ids`, places of rows counted from 0, and `distances` (1 - cosine), a row itself
+first, as in the lists that it makes itself. Lists must be of one length there: a row that has no direction fills its
+own with itself. It opens the file with `embedding-atlas FILE --text token --x x --y y --neighbors neighbors`, or without a map with
 `--vector vector`.
 
-Source: apple/embedding-atlas, packages/backend/embedding_atlas/cli.py (its options) and projection.py (the column).
+Source: apple/embedding-atlas, packages/backend/embedding_atlas/cli.py (its options), projection.py and
+graph_metrics.py (the column).
 """
 
 from __future__ import annotations
@@ -50,9 +52,12 @@ def _write(report: Report, file: BinaryIO) -> None:
         # A row without a place on the map has none, rather than one that is no number.
         columns["x"], columns["y"] = pa.array(x, from_pandas=True), pa.array(y, from_pandas=True)
     if "neighbors" in arrays:
-        there = arrays["neighbors"] >= 0
-        ends = pa.array(np.append(0, np.cumsum(there.sum(axis=1))).astype(np.int32))
-        lists = [pa.ListArray.from_arrays(ends, arrays[name][there]) for name in ("neighbors", "distances")]
+        own = np.arange(len(vectors))[:, None]
+        near, apart = arrays["neighbors"], arrays["distances"]
+        ids = np.hstack([own, np.where(near < 0, own, near)])
+        distances = np.hstack([np.zeros(own.shape), np.where(near < 0, 0.0, apart)])
+        ends = pa.array(np.arange(len(ids) + 1, dtype=np.int32) * ids.shape[1])
+        lists = [pa.ListArray.from_arrays(ends, values.ravel()) for values in (ids, distances)]
         columns["neighbors"] = pa.StructArray.from_arrays(lists, ["ids", "distances"])
     n, width = vectors.shape
     value = pa.float64() if vectors.dtype == np.float64 else pa.float32()

@@ -171,18 +171,20 @@ def test_parquet_holds_the_columns_that_embedding_atlas_asks_for(odd: Path, tmp_
     U = E / np.abs(E).max(axis=1, keepdims=True)
     U /= np.linalg.norm(U, axis=1, keepdims=True)
     distances = 1 - U @ U.T
-    np.fill_diagonal(distances, np.inf)
+    np.fill_diagonal(distances, -1)  # a row itself comes first, whatever equals it
     for row, near in enumerate(table["neighbors"].to_pylist()):
         assert [*near] == ["ids", "distances"]
-        assert near["ids"] == np.argsort(distances[row])[:2].tolist()
-        np.testing.assert_allclose(near["distances"], np.sort(distances[row])[:2], atol=1e-12)
+        assert near["ids"] == np.argsort(distances[row])[:3].tolist()
+        assert (near["ids"][0], near["distances"][0]) == (row, 0)
+        np.testing.assert_allclose(near["distances"][1:], np.sort(distances[row])[1:3], atol=1e-12)
 
 
 def test_neighbours_are_places_among_the_rows_written_not_ids(odd: Path, tmp_path: Path) -> None:
     parquet = pytest.importorskip("pyarrow.parquet", reason="pyarrow reads parquet back")
     path = export_to("parquet", odd, tmp_path / "few.parquet", "--", "id:9", "id:4", "id:12")
     near = parquet.read_table(path)["neighbors"].to_pylist()
-    assert [sorted(n["ids"]) for n in near] == [[1, 2], [0, 2], [0, 1]]
+    assert [n["ids"][0] for n in near] == [0, 1, 2]
+    assert [sorted(n["ids"]) for n in near] == [[0, 1, 2]] * 3
 
 
 def test_pandas_keeps_the_tokens_of_parquet(odd: Path, tmp_path: Path) -> None:
@@ -251,10 +253,13 @@ def test_broken_rows_go_out_as_they_are_without_a_place_or_neighbours(
     assert "2 of the rows are zero or not finite" in capsys.readouterr().out
     for row in (planted.ZERO, planted.NAN):
         assert (table[row]["x"], table[row]["y"]) == (None, None)
-        assert table[row]["neighbors"] == {"ids": [], "distances": []}
-    assert not any({planted.ZERO, planted.NAN} & set(row["neighbors"]["ids"]) for row in table)
-    assert table[planted.TWIN]["neighbors"]["ids"][0] == planted.DOUBLE
-    assert table[planted.TWIN]["neighbors"]["distances"][0] == 0
+        # Lists of one length are what the reader of this column stacks.
+        assert table[row]["neighbors"] == {"ids": [row] * 11, "distances": [0.0] * 11}
+    sound = [row["neighbors"]["ids"] for n, row in enumerate(table) if n not in (planted.ZERO, planted.NAN)]
+    assert np.stack(sound).shape == (len(table) - 2, 11)
+    assert not {planted.ZERO, planted.NAN} & set(np.ravel(sound).tolist())
+    assert table[planted.TWIN]["neighbors"]["ids"][:2] == [planted.TWIN, planted.DOUBLE]
+    assert table[planted.TWIN]["neighbors"]["distances"][:2] == [0, 0]
 
 
 def test_a_map_is_that_of_scikit_learn_and_repeats_for_its_seed(tmp_path: Path) -> None:
