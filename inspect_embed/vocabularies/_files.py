@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from typing import TypeGuard, cast
 
 from inspect_embed.errors import DamagedFileError, shorten
+from inspect_embed.json_text import refuse_dense, usual_memory
 from inspect_embed.spelling import encode, show
 from inspect_embed.storage import Folder
 
@@ -36,6 +37,7 @@ def read_text(folder: Folder, name: str) -> str:
 def read_json(folder: Folder, name: str) -> object:
     """Which values does this JSON file hold? DamagedFileError where it is none."""
     text = read_text(folder, name)
+    refuse_dense(text, name, len(text), len(text), usual_memory)
     collecting = gc.isenabled()
     gc.disable()  # parsing makes many objects and no cycles
     try:

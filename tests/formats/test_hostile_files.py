@@ -29,6 +29,8 @@ from inspect_embed.errors import DamagedFileError, InspectEmbedError
 from inspect_embed.json_text import parse_json
 from inspect_embed.outputs import json as json_output
 from inspect_embed.outputs import text as text_output
+from inspect_embed.storage.memory import MemoryFolder
+from inspect_embed.vocabularies import open_vocabulary
 
 INDEX = "model.safetensors.index.json"
 SHARDS = ("model-00001-of-00002.safetensors", "model-00002-of-00002.safetensors")
@@ -319,6 +321,40 @@ def test_a_large_file_allows_for_more_and_for_no_more_than_that(kind: str, times
             parse_json(data, "model.safetensors", times * len(data))
 
     assert peak_of(parse) <= (20 + times) * len(data) + SLACK
+
+
+@pytest.mark.parametrize("kind", DENSE)
+@pytest.mark.parametrize("name", ["tokenizer.json", "vocab.json"])
+def test_no_dense_vocabulary_takes_more_than_its_file_and_20_times_itself(name: str, kind: str) -> None:
+    text = DENSE[kind].encode()
+    if name == "tokenizer.json":
+        text = b'{"model":{"type":"WordLevel","vocab":' + text + b"}}"
+    folder = MemoryFolder({name: text})
+
+    def read() -> None:
+        with suppress(InspectEmbedError):
+            open_vocabulary(folder)
+
+    assert peak_of(read) <= 21 * len(text) + SLACK
+
+
+SOUND = {
+    "characters": {chr(0x4E00 + n): n for n in range(20_000)},
+    "short pieces": {key: n for n, key in enumerate(itertools.islice(keys(), 60_000))},
+    "marked pieces": {f"\u2581{key}": n for n, key in enumerate(itertools.islice(keys(), 60_000))},
+    "unused places": {f"[unused{n}]": n for n in range(20_000)},
+}
+
+
+@pytest.mark.parametrize("kind", SOUND)
+@pytest.mark.parametrize("compact", [True, False])
+def test_sound_vocabularies_are_read_however_short_their_entries_are(kind: str, compact: bool) -> None:
+    pairs = [["\u0120" + a[0], a[1:]] for a in list(SOUND[kind])[:20_000]]
+    model = {"type": "BPE", "vocab": SOUND[kind], "merges": pairs}
+    text = json.dumps({"model": model}, ensure_ascii=False, separators=(",", ":") if compact else None)
+    vocabulary = open_vocabulary(MemoryFolder({"tokenizer.json": text.encode()}))
+    assert vocabulary is not None
+    assert vocabulary.n_tokens == len(SOUND[kind])
 
 
 pieces = st.sampled_from(
