@@ -8,7 +8,7 @@ tensor that no scheme knows is listed as such: it is never counted as it lies.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, cast
 
@@ -55,6 +55,8 @@ STEM_SUFFIXES = ("_blocks", "_packed")
 """Ends of names of packed weights that are no module: `down_proj_blocks` beside `down_proj_scales`."""
 
 
+_DIGITS = str.maketrans("", "", "0123456789")
+
 INTEGERS = ("I8", "U8", "I16", "U16", "I32", "U32", "I64", "U64")
 """Encodings of whole numbers."""
 
@@ -81,6 +83,7 @@ class Module:
     beside: Mapping[str, TensorEntry]
     config: Mapping[str, Any]
     tensors: TensorSet
+    remembered: dict[object, Any] = field(default_factory=dict)
 
     @property
     def path(self) -> str:
@@ -97,6 +100,16 @@ class Module:
                 if isinstance(said, Mapping):
                     return said
         return {}
+
+    def ask_once(self, question: str, read: Callable[[], Any]) -> Any:
+        """What reading answers, asked once for modules of one kind and shape.
+
+        Layers that differ in their numbers alone are alike, and reading a few bytes in each of ten thousands is slow.
+        """
+        key = (question, self.weight.name.translate(_DIGITS), self.weight.shape)
+        if key not in self.remembered:
+            self.remembered[key] = read()
+        return self.remembered[key]
 
     def whole_numbers(self, leaf: str) -> tuple[int, ...] | None:
         """The few whole numbers that a writer noted beside the weight; None where they are not there."""
@@ -190,27 +203,34 @@ def read_packing(tensors: TensorSet, config: Mapping[str, Any], names: Iterable[
     `names`: the tensors in encodings that `is_suspect`, those left out that are known to be buffers.
     """
     suspects = [tensors[name] for name in names]
-    hidden = _hidden_weights(tensors, suspects)
-    weights = [*hidden, *(entry for entry in suspects if _is_weight(entry) and entry not in hidden)]
-    companions: dict[str, str] = {}
-    for entry in weights:
-        companions.update(dict.fromkeys(_companions(tensors, entry.name), entry.name))
+    weights = {entry.name: entry for entry in suspects if _is_weight(entry)}
+    hidden = {entry.name: entry for entry in _hidden_weights(tensors, suspects)}
+    weights |= hidden
+    beside = {name: dict(_beside(tensors, name)) for name in weights}
+    companions = {full: name for name, found in beside.items() for full in found.values()}
+    remembered: dict[object, Any] = {}
     known: dict[str, tuple[int, ...]] = {}
     unknown: list[str] = []
     schemes: dict[str, None] = {}
-    for entry in weights:
-        if entry.name in companions or not (_is_integer(entry) or entry in hidden):
+    ready = _load_schemes()
+    for name, entry in weights.items():
+        if name in companions or not (_is_integer(entry) or name in hidden):
             continue
-        for scheme, shape in _unpack(tensors, entry, config):
-            known[entry.name] = shape
-            schemes[scheme] = None
-            break
+        found = {leaf: tensors[full] for leaf, full in beside[name].items()}
+        module = Module(entry, found, config, tensors, remembered)
+        for scheme in ready:
+            shape = scheme.logical_shape(module)
+            if shape is not None:
+                known[name] = shape
+                schemes[scheme.NAME] = None
+                break
         else:
-            unknown.append(entry.name)
+            unknown.append(name)
     # 8-bit floats count as they lie, however they are scaled: one of them tells the scheme.
     scaled = next((w for w in companions.values() if tensors[w].encoding.name.startswith("F8")), None)
     if scaled is not None:
-        schemes.update(dict.fromkeys(scheme for scheme, _ in _unpack(tensors, tensors[scaled], config)))
+        module = _module(tensors, tensors[scaled], config)
+        schemes.update((scheme.NAME, None) for scheme in ready if scheme.logical_shape(module) is not None)
     packed = {*known, *unknown}
     spread = set(unknown)
     return Packing(
@@ -230,7 +250,7 @@ def open_rows(tensors: TensorSet, weight: TensorEntry, config: Mapping[str, Any]
     if not _is_integer(weight) and f"{weight.name}.absmax" not in tensors:
         return None
     module = _module(tensors, weight, config)
-    for scheme in _schemes():
+    for scheme in _load_schemes():
         if scheme.logical_shape(module) is not None:
             return scheme.open_rows(module)
     return None
@@ -238,7 +258,7 @@ def open_rows(tensors: TensorSet, weight: TensorEntry, config: Mapping[str, Any]
 
 def find_companions(tensors: TensorSet, weight: TensorEntry) -> list[str]:
     """Names of the quantisation data that lie beside a weight."""
-    return list(dict.fromkeys(_companions(tensors, weight.name)))
+    return list(dict(_beside(tensors, weight.name)).values())
 
 
 def module_path(name: str) -> str:
@@ -249,8 +269,8 @@ def module_path(name: str) -> str:
     return name[: name.rfind(".") + 1]
 
 
-def _schemes() -> Iterator[_Scheme]:
-    return (cast(_Scheme, import_module(f"{__name__}.{name}")) for name in SCHEMES)
+def _load_schemes() -> list[_Scheme]:
+    return [cast(_Scheme, import_module(f"{__name__}.{name}")) for name in SCHEMES]
 
 
 def _is_integer(entry: TensorEntry) -> bool:
@@ -277,29 +297,17 @@ def _beside(tensors: TensorSet, weight: str) -> Iterator[tuple[str, str]]:
     path = module_path(weight)
     leaf = weight.rpartition(".")[2]
     for name in (*COMPANIONS, *COMPANIONS_OF.get(leaf, ())):
-        if path + name in tensors:
+        if path + name in tensors and path + name != weight:
             yield name, path + name
     for name in STATES:
         if f"{weight}.{name}" in tensors:
             yield f"weight.{name}", f"{weight}.{name}"
-
-
-def _companions(tensors: TensorSet, weight: str) -> Iterator[str]:
-    candidates = [full for _, full in _beside(tensors, weight)]
-    candidates += [f"{weight}_{leaf}" for leaf in ("scale", "scale_inv", "scales", "zero_point")]
-    return (name for name in candidates if name != weight and name in tensors)
+    if leaf != "weight":
+        for name in ("scale", "scale_inv", "scales", "zero_point"):
+            if f"{weight}_{name}" in tensors:
+                yield f"weight_{name}", f"{weight}_{name}"
 
 
 def _module(tensors: TensorSet, weight: TensorEntry, config: Mapping[str, Any]) -> Module:
     beside = {leaf: tensors[full] for leaf, full in _beside(tensors, weight.name)}
     return Module(weight, beside, config, tensors)
-
-
-def _unpack(
-    tensors: TensorSet, weight: TensorEntry, config: Mapping[str, Any]
-) -> Iterator[tuple[str, tuple[int, ...]]]:
-    module = _module(tensors, weight, config)
-    for scheme in _schemes():
-        shape = scheme.logical_shape(module)
-        if shape is not None:
-            yield scheme.NAME, shape

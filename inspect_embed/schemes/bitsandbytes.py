@@ -35,7 +35,7 @@ def logical_shape(module: Module) -> tuple[int, ...] | None:
     if "weight.absmax" not in module.beside or _state_entry(module) is None:
         return None
     held = 2 * module.weight.n_bytes
-    shape = _read_state(module).get("shape")
+    shape = module.ask_once("state", lambda: _read_state(module)).get("shape")
     if isinstance(shape, list) and all(type(n) is int and n >= 0 for n in shape):
         stated = tuple(shape)
         if held - math.prod(stated) in (0, 1):

@@ -140,7 +140,7 @@ def _rows_of(array: NDArray[Any], start: int, stop: int) -> NDArray[Any]:
 
 def _words_shape(module: Module, scales: TensorEntry) -> tuple[int, ...] | None:
     weight = module.weight
-    stated = module.whole_numbers("weight_shape")
+    stated: tuple[int, ...] | None = module.ask_once("shape", lambda: module.whole_numbers("weight_shape"))
     words = weight.shape[-1]
     if stated and stated[:-1] == weight.shape[:-1] and _bits(words, stated[-1]):
         return stated

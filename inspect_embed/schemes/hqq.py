@@ -22,7 +22,8 @@ def logical_shape(module: Module) -> tuple[int, ...] | None:
     weight = module.weight
     if not weight.name.endswith("W_q"):
         return None
-    shape, bits = module.whole_numbers("shape"), module.whole_numbers("nbits")
+    shape = module.ask_once("shape", lambda: module.whole_numbers("shape"))
+    bits = module.ask_once("bits", lambda: module.whole_numbers("nbits"))
     if not shape or not bits or min(shape) < 1:
         return None
     parts = _PARTS.get((weight.encoding.name, bits[0]))
