@@ -87,6 +87,17 @@ class Checkpoint:
         """Location, family and number of tensors."""
         return f"<Checkpoint {self.location}: {self.family}, {len(self.tensors):,} tensors>"
 
+    def __enter__(self) -> Checkpoint:
+        """The checkpoint itself: its files are given back at the end of the block."""
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Give the files back, so that they can be moved or written; a later question opens them again."""
+        self.tensors.close()
+
     @cached_property
     def found(self) -> FoundTables:
         """Which tensors are its tables."""

@@ -66,6 +66,23 @@ def test_a_folder_a_file_in_it_and_text_or_path_are_one_checkpoint(tmp_path: Pat
     assert "gpt2" in repr(checkpoint)
 
 
+def test_files_are_given_back_at_the_end_of_a_block_and_opened_again_when_they_are_asked(
+    tmp_path: Path,
+) -> None:
+    write_checkpoint(tmp_path, TENSORS)
+    maps = Path("/proc/self/maps")
+
+    def mapped() -> bool:
+        return str(tmp_path / MODEL) in maps.read_text() if maps.exists() else False
+
+    with open_checkpoint(tmp_path) as checkpoint:
+        rows = checkpoint.table().rows([2])
+        assert mapped() or not maps.exists()
+    assert not mapped()
+    np.testing.assert_array_equal(rows, TABLE[[2]])
+    np.testing.assert_array_equal(checkpoint.table().rows([3]), TABLE[[3]])
+
+
 def test_an_index_file_is_the_checkpoint_that_it_lists(tmp_path: Path) -> None:
     write(
         tmp_path,

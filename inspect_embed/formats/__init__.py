@@ -143,6 +143,10 @@ class TensorSet(Protocol):
         """
         ...
 
+    def close(self) -> None:
+        """Give the files back; a later question opens them again."""
+        ...
+
 
 class _Format(Protocol):
     """What a module of this package offers."""
@@ -196,4 +200,4 @@ def _read_start(folder: Folder, name: str) -> bytes:
 
 def list_suffixes() -> tuple[str, ...]:
     """How are the files called that can be read?"""
-    return tuple(suffix for reader in _formats() for suffix in reader.SUFFIXES)
+    return tuple(dict.fromkeys(suffix for reader in _formats() for suffix in reader.SUFFIXES))
