@@ -96,6 +96,8 @@ class _Client:
     def __init__(self, traffic: Traffic, secrets: Mapping[str, str]) -> None:
         self.traffic = traffic
         self._secrets = secrets
+        self._sent_on: dict[str, str] = {}
+        """Where files really are, so that not every range takes the long way."""
         self._opener = urllib.request.build_opener(_StayHere)
 
     def has_secret(self, url: str) -> bool:
@@ -107,6 +109,8 @@ class _Client:
         self, url: str, start: int = 0, stop: int | None = None, method: str = "GET"
     ) -> Iterator[HTTPResponse]:
         """The answer to one request, redirects followed; _Answer where it is a refusal."""
+        asked = url
+        url = self._sent_on.get(asked, asked)
         for _ in range(_MOST_REDIRECTS + 1):
             headers = {"User-Agent": f"inspect-embed/{__version__}", "Accept-Encoding": "identity"}
             if stop is not None:
@@ -128,7 +132,12 @@ class _Client:
                     continue
                 if status == 416 and error.headers.get("Content-Range", "").strip() == "bytes */0":
                     raise _EmptyFile(error.headers.get("ETag") or "") from None
+                if self._sent_on.pop(asked, None) is not None:  # an address that was good for a while
+                    url = asked
+                    continue
                 raise _Answer(status, urlsplit(url).hostname or "") from None
+            if url != asked:
+                self._sent_on[asked] = url
             with response:
                 yield response
             return
@@ -144,6 +153,8 @@ class _Client:
                 _check_range(response, url, start + before)
                 _read_into(got, response, stop - start)
             self.traffic.count(len(got) - before)
+            if len(got) == before:
+                raise ConnectionResetError("the connection was cut")
 
         while len(got) < stop - start:
             self.retry(url, go_on)

@@ -76,6 +76,11 @@ class Traffic:
             if self._tell is not None and self._total > PART_BYTES // 8:
                 self._tell(min(self._done, self._total), self._total)
 
+    def end(self) -> None:
+        """No more will come, whether all has or not: whoever draws a bar can wipe it away."""
+        if self._tell is not None and 0 < self._done < self._total:
+            self._tell(self._total, self._total)
+
     def begin(self, n_bytes: int) -> None:
         """So many bytes will come."""
         self._done, self._total = 0, n_bytes
@@ -155,6 +160,7 @@ class RemoteFile:
                     for future in futures:
                         future.cancel()
         finally:
+            self._traffic.end()
             self._copy.save()
 
 

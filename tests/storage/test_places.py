@@ -474,6 +474,46 @@ def test_a_token_is_sent_to_its_own_host_and_to_no_other(
     assert {r.authorization for r in other_server.requests} == {None}
 
 
+def test_the_place_a_file_was_found_at_is_asked_first_while_it_is_good(
+    server: Loopback, other_server: Loopback
+) -> None:
+    files = big()
+    other_server.put("a", files)
+    server.put("toy", {"tokenizer.json": files["tokenizer.json"]})
+    path = "toy/model.safetensors"
+    server.redirects = {path: f"{other_server.url}/a/model.safetensors?good=1"}
+    opened = open_checkpoint(f"{server.url}/{path}")
+    opened.table().rows([3])
+    assert [r.path for r in server.requests].count(path) == 1
+    # The signature has run out: the server is asked for a new one.
+    other_server.put("b", files)
+    del other_server.files["a/model.safetensors"]
+    server.redirects = {path: f"{other_server.url}/b/model.safetensors?good=2"}
+    np.testing.assert_array_equal(opened.table().rows(range(N_ROWS)), table())
+    assert {r.path for r in other_server.requests if r.status == 206} == {
+        "a/model.safetensors",
+        "b/model.safetensors",
+    }
+
+
+def test_whoever_draws_a_bar_hears_the_end_of_a_fetch_that_failed(
+    server: Loopback, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(remote, "PART_BYTES", 1 << 18)
+    monkeypatch.setattr(remote, "AT_ONCE", 1)
+    heard: list[tuple[int, int]] = []
+    opened = open_checkpoint(
+        server.put("toy", big()), progress=lambda done, total: heard.append((done, total))
+    )
+    found = opened.table()
+    heard.clear()
+    server.cuts = [1 << 20, 1 << 20] + [0] * 99  # two parts come, and no third
+    with pytest.raises(PlaceError):
+        found.norms  # noqa: B018
+    assert heard[0][0] < heard[0][1]
+    assert heard[-1][0] == heard[-1][1]
+
+
 def test_a_redirect_back_to_a_host_of_the_same_name_and_another_port_is_elsewhere(
     server: Loopback, other_server: Loopback
 ) -> None:
