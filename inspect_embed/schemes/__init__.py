@@ -20,7 +20,8 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 SCHEMES = (
-    "mlx", "gptq", "awq", "bitsandbytes", "int8", "compressed_tensors", "modelopt", "mxfp4", "eetq", "hqq", "fp8",
+    "mlx", "gptq", "awq", "bitsandbytes", "int8", "compressed_tensors", "modelopt", "mxfp4", "eetq", "hqq", "torchao",
+    "bitnet", "fp8",
 )  # fmt: skip
 """The modules of this package, one a scheme, in the order in which they are asked."""
 
@@ -29,7 +30,7 @@ COMPANIONS = (
     "weight_scale", "weight_scale_inv", "weight_scale_2", "weight_scales", "weight_zero_point", "weight_shape",
     "weight_g_idx", "weight_global_scale", "weight.SCB", "weight_scb", "input_scale", "input_zero_point",
     "input_global_scale", "output_scale", "scale_weight", "scale_input", "k_scale", "v_scale", "activation_scale",
-    "pre_quant_scale",
+    "pre_quant_scale", "_weight_scale", "_weight_zero_point",
 )  # fmt: skip
 """What lies beside a packed or scaled weight in its module: quantisation data, no parameters."""
 

@@ -10,6 +10,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
+from inspect_embed.encodings import ENCODINGS
+from inspect_embed.formats import TensorEntry
 from inspect_embed.schemes import Module, PackedRows
 
 if TYPE_CHECKING:
@@ -20,6 +22,8 @@ NAME = "MLX"
 BITS = (2, 3, 4, 5, 6, 8)
 GROUP_SIZES = (16, 32, 64, 128)
 _WORD_BITS = 32
+_FLOAT_MODES = {(4, 32): "mxfp4", (4, 16): "nvfp4", (8, 32): "mxfp8"}
+"""Modes without biases, by bits and size of a group."""
 
 
 def logical_shape(module: Module) -> tuple[int, ...] | None:
@@ -43,9 +47,13 @@ def logical_shape(module: Module) -> tuple[int, ...] | None:
 
 
 def open_rows(module: Module) -> PackedRows | None:
-    """Scale times number, plus bias, rounded as the encoding of the scales rounds; None for the modes without biases."""
+    """Scale times number, plus bias, rounded as the encoding of the scales rounds."""
     shape, scales, biases = logical_shape(module), module.beside["scales"], module.beside.get("biases")
-    if shape is None or len(shape) != 2 or biases is None or biases.shape != scales.shape:
+    if shape is None or len(shape) != 2:
+        return None
+    if biases is None:
+        return _open_floats(module, scales, shape)
+    if biases.shape != scales.shape:
         return None
     if not scales.encoding.readable or biases.encoding != scales.encoding:
         return None
@@ -66,6 +74,40 @@ def open_rows(module: Module) -> PackedRows | None:
             return round_to(name, product + offset).reshape(stop - start, width)
 
     return PackedRows(f"{NAME}, {bits} bits", *shape, (scales, biases), read)
+
+
+def _open_floats(module: Module, scales: TensorEntry, shape: tuple[int, ...]) -> PackedRows | None:
+    """The rows of a mode whose numbers are floats: their products with the scales are exact."""
+    width, groups = shape[1], scales.shape[1]
+    bits = _WORD_BITS * module.weight.shape[1] // width
+    mode = _FLOAT_MODES.get((bits, width // groups))
+    if mode is None or scales.encoding.name != "U8":
+        return None
+
+    def read(start: int, stop: int) -> NDArray[np.float32]:
+        import numpy as np
+
+        from inspect_embed.numerics.bits import E2M1, unpack_pairs
+
+        lying = module.array(module.weight, start, stop).view(np.uint8)
+        values = E2M1[unpack_pairs(lying, high_first=False)] if bits == 4 else _read_e4m3(lying)
+        factor = module.array(scales, start, stop)
+        sizes = (
+            _read_e4m3(factor) if mode == "nvfp4" else np.ldexp(np.float32(1), factor.astype(np.int32) - 127)
+        )
+        with np.errstate(invalid="ignore"):
+            product = values.reshape(stop - start, groups, -1) * sizes.reshape(stop - start, groups, 1)
+        flat: NDArray[np.float32] = product.reshape(stop - start, width)
+        return flat
+
+    return PackedRows(f"{NAME}, {mode}", shape[0], width, (scales,), read)
+
+
+def _read_e4m3(patterns: NDArray[np.uint8]) -> NDArray[np.float32]:
+    import numpy as np
+
+    flat = ENCODINGS["F8_E4M3"].decode(memoryview(patterns.tobytes()))
+    return np.asarray(flat, np.float32).reshape(patterns.shape)
 
 
 def _group_sizes(module: Module) -> Iterator[int]:

@@ -88,6 +88,15 @@ def write_mlx(kind: str, bits: int, group: int) -> Written:
     return Written(under(EMBEDDING, tensors), config, held, "MLX")
 
 
+def write_mlx_floats(mode: str) -> Written:
+    mx, torch = load("mlx.core"), load("torch")
+    words_, scales = mx.quantize(mx.array(TABLE), mode=mode)
+    held = np.array(mx.dequantize(words_, scales, mode=mode).astype(mx.float32))
+    tensors = {"weight": torch.from_numpy(np.array(words_)), "scales": torch.from_numpy(np.array(scales))}
+    size = {"bits": 8 if mode == "mxfp8" else 4, "group_size": 16 if mode == "nvfp4" else 32}
+    return Written(under(EMBEDDING, tensors), {"quantization": {"mode": mode, **size}}, held, "MLX")
+
+
 def write_bitsandbytes(kind: str, nested: bool, encoding: str) -> Written:
     torch, functional = load("torch"), load("bitsandbytes.functional")
     E = torch.from_numpy(TABLE).to(getattr(torch, encoding))
@@ -217,6 +226,7 @@ WRITERS: dict[str, Callable[[], Written]] = {
         )
         for kind in ("nf4", "fp4") for nested in (False, True) for encoding in ("float16", "bfloat16", "float32")
     },
+    **{f"mlx {mode}": lambda mode=mode: write_mlx_floats(mode) for mode in ("mxfp4", "nvfp4", "mxfp8")},
     "llm.int8": write_llm_int8,
     "compressed-tensors 4": lambda: write_compressed(PACKED, **INT),
     "compressed-tensors 4, float16": lambda: write_compressed(PACKED, "float16", **INT),
@@ -273,6 +283,34 @@ def test_neighbours_are_those_of_the_values_that_the_writer_reads(tmp_path: Path
     if not name.startswith(("mlx 2", "gptq 2")):
         # Of the numbers before quantisation, too: the neighbour that was planted.
         assert found.neighbors[0].id == 13
+
+
+def test_a_layer_of_bitnet_is_counted(tmp_path: Path) -> None:
+    torch, bitnet = load("torch"), load("transformers.integrations.bitnet")
+    numbers = torch.from_numpy(np.sign(np.round(TABLE)))
+    tensors = {
+        "weight": bitnet.pack_weights(numbers.clone()),
+        "weight_scale": torch.ones(1, dtype=torch.bfloat16),
+    }
+    named = {f"{EMBEDDING}.weight": torch.from_numpy(TABLE), **under("model.layers.0.mlp.up_proj", tensors)}
+    config = {"quantization_config": {"quant_method": "bitnet"}}
+    checkpoint = open_checkpoint(save(tmp_path, Written(named, config, TABLE, "BitNet")))
+    assert params(checkpoint).parameters == 2 * N_ROWS * WIDTH
+    assert info(checkpoint).quantisation == "BitNet"
+
+
+def test_a_layer_of_torchao_is_counted(tmp_path: Path) -> None:
+    torch, quantization = load("torch"), load("torchao.quantization")
+    support = load("torchao.prototype.safetensors.safetensors_support")
+    layer = torch.nn.ModuleDict({"up_proj": torch.nn.Linear(WIDTH, N_ROWS, bias=False)})
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        quantization.quantize_(layer, quantization.Int8WeightOnlyConfig(version=2))
+        tensors, _ = support.flatten_tensor_state_dict(layer.state_dict())
+    named = {f"{EMBEDDING}.weight": torch.from_numpy(TABLE), **under("model.layers.0.mlp", tensors)}
+    checkpoint = open_checkpoint(save(tmp_path, Written(named, {}, TABLE, "torchao")))
+    assert params(checkpoint).parameters == 2 * N_ROWS * WIDTH
+    assert info(checkpoint).quantisation == "torchao"
 
 
 @pytest.mark.parametrize("bits", [1, 2, 3, 4, 8])
