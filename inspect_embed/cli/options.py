@@ -133,7 +133,9 @@ class _Size(click.ParamType):  # type: ignore[type-arg, unused-ignore]
             self.fail(f"{value!r} is no size; give one like 1920x1080", param, ctx)
         size = int(width), int(height)
         if not (all(320 <= side <= 16_384 for side in size) and 1 / 3 <= size[0] / size[1] <= 4):
-            self.fail(f"{value}: each side has 320 to 16,384 pixels, and the width 1/3 to 4 heights", param, ctx)
+            self.fail(
+                f"{value}: each side has 320 to 16,384 pixels, and the width 1/3 to 4 heights", param, ctx
+            )
         return size
 
 
@@ -249,7 +251,9 @@ def _say_traffic(checkpoint: Checkpoint) -> str:
     if traffic is None:
         return f"{checkpoint.location}: nothing was fetched over the network"
     kept = f"; {traffic.n_kept_bytes:,} bytes were on disk already" if traffic.n_kept_bytes else ""
-    return f"{checkpoint.location}: {traffic.n_bytes:,} bytes fetched in {traffic.n_requests:,} requests{kept}"
+    return (
+        f"{checkpoint.location}: {traffic.n_bytes:,} bytes fetched in {traffic.n_requests:,} requests{kept}"
+    )
 
 
 def write_file(path: Path, content: bytes) -> None:
