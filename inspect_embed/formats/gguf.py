@@ -77,7 +77,7 @@ Scalar = int | float | bool | str
 class LongList:
     """A list in the header that has not been read: what its items are, how many, and where they lie.
 
-    `starts` are the places of its texts, each of which begins with its length; nothing for other lists.
+    `starts` are the places of its texts, counted from its own; each begins with its length. Nothing for other lists.
     """
 
     kind: int
@@ -445,12 +445,12 @@ class _Cursor:
 
     def skip_texts(self, count: int) -> list[int]:
         """Go past this many texts: where each begins. One plain loop: a vocabulary has hundreds of thousands."""
-        unpack, size = _U64.unpack_from, self._source.size
+        unpack, size, origin = _U64.unpack_from, self._source.size, self.place
         starts: list[int] = []
         keep = starts.append
         while len(starts) < count:
             self.need(8)
-            window, at, base = self._window, self._at, self._base
+            window, at, base = self._window, self._at, self._base - origin
             try:
                 for _ in range(count - len(starts)):
                     length = unpack(window, at)[0]
@@ -587,7 +587,6 @@ class Texts(Sequence[str]):
     def __init__(self, folder: Folder, name: str, listed: LongList) -> None:
         self._data = read_bytes(folder, name, listed)
         self._starts = listed.starts
-        self._base = listed.start
 
     def __len__(self) -> int:
         return len(self._starts)
@@ -599,7 +598,7 @@ class Texts(Sequence[str]):
     def __getitem__(self, place: int | slice) -> str | list[str]:
         if isinstance(place, slice):
             return [self[n] for n in range(*place.indices(len(self)))]
-        start = self._starts[place] - self._base
+        start = self._starts[place]
         stop = start + 8 + int.from_bytes(self._data[start : start + 8], "little")
         return self._data[start + 8 : stop].decode("utf-8", "surrogateescape")
 
@@ -614,13 +613,11 @@ class Texts(Sequence[str]):
         if isinstance(text, str):
             raw = text.encode("utf-8", "surrogateescape" if not text.isascii() else "strict")
             wanted = len(raw).to_bytes(8, "little") + raw
-            at = self._data.find(
-                wanted, self._starts[start] - self._base if start < len(self) else len(self._data)
-            )
+            at = self._data.find(wanted, self._starts[start] if start < len(self) else len(self._data))
             while at >= 0:
                 # What is found may lie across the borders of others.
-                place = bisect_left(self._starts, at + self._base)
-                if place < len(self) and self._starts[place] == at + self._base:
+                place = bisect_left(self._starts, at)
+                if place < len(self) and self._starts[place] == at:
                     return place
                 at = self._data.find(wanted, at + 1)
         raise ValueError("there is no such text in the list")
@@ -631,6 +628,11 @@ class Texts(Sequence[str]):
         except ValueError:
             return False
         return True
+
+    def count_distinct(self) -> int:
+        """How many different texts are there? None of them is made."""
+        ends = [*self._starts[1:], len(self._data)]
+        return len(set(map(self._data.__getitem__, map(slice, self._starts, ends))))
 
     @cached_property
     def _all(self) -> list[str]:

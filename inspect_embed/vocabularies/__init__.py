@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, NamedTuple, Protocol, cast
+from typing import TYPE_CHECKING, Literal, NamedTuple, Protocol, cast, runtime_checkable
 
 from inspect_embed.errors import (
     DamagedFileError,
@@ -117,6 +117,15 @@ class _Listed(Mapping[int, str]):
         return len(self._raws)
 
 
+@runtime_checkable
+class _Distinct(Protocol):
+    """A list that can tell how many different tokens it has without making them."""
+
+    def count_distinct(self) -> int:
+        """How many different tokens are there?"""
+        ...
+
+
 class _Places(Mapping[str, int]):
     """The places of tokens in a list; where it holds one twice the first place counts.
 
@@ -158,7 +167,9 @@ class _Places(Mapping[str, int]):
         return iter(self._first)
 
     def __len__(self) -> int:
-        return len(self._first if "_first" in self.__dict__ else set(self._raws))
+        if "_first" in self.__dict__:
+            return len(self._first)
+        return self._raws.count_distinct() if isinstance(self._raws, _Distinct) else len(set(self._raws))
 
 
 _SEARCHES = 32

@@ -107,6 +107,36 @@ def test_a_long_list_is_walked_over_in_windows_and_read_when_it_is_asked_for() -
     assert header.tensors[0].dimensions == (32, 6)
 
 
+def test_texts_are_found_and_counted_without_being_made() -> None:
+    tokens = [
+        "ab",
+        "b",
+        "",
+        "a",
+        "ab",
+        "\x02\0\0\0\0\0\0\0ab",
+        "é",
+        "c" * 700_000,
+        "d" * 700_000,
+        "b",
+        "é\udcff",
+    ]
+    raw = [token.encode("utf-8", "surrogateescape") for token in tokens]
+    folder = MemoryFolder({MODEL: gguf({"x": 1, "tokenizer.ggml.tokens": raw}, {"y": NORM})})
+    listed = read_header(folder, MODEL).long_list("tokenizer.ggml.tokens")
+    assert listed is not None
+    texts = read_texts(folder, MODEL, listed)
+    assert texts.count_distinct() == len(set(tokens)) == 9
+    for token in dict.fromkeys(tokens):
+        assert texts.index(token) == tokens.index(token)
+    assert texts.index("ab", 1) == 4
+    assert texts.index("b", 2) == 9
+    assert "nothing" not in texts
+    assert "\x02" not in texts
+    assert [texts[n] for n in range(len(texts))] == list(texts) == tokens
+    assert list(reversed(texts)) == tokens[::-1]
+
+
 def test_a_token_longer_than_a_window_is_walked_over() -> None:
     tokens = ["a", "y" * 3_000_000, "b"]
     folder = MemoryFolder({MODEL: gguf(pairs_of_words(*tokens), {"token_embd.weight": random_table(3, 32)})})
