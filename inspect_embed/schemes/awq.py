@@ -48,6 +48,7 @@ def open_rows(module: Module) -> PackedRows | None:
     if shape is None or weight.shape[1] * 8 != shape[0] or not scales.encoding.readable:
         return None
     n_rows, width = shape
+    kept: list[NDArray[np.float32]] = []
 
     def read(start: int, stop: int) -> NDArray[np.float32]:
         import numpy as np
@@ -58,7 +59,9 @@ def open_rows(module: Module) -> PackedRows | None:
         inside = slice(start - 8 * first, stop - 8 * first)
         numbers = _unpack(module.array(weight)[:, first:last])[:, inside]
         offsets = _unpack(module.array(zeros)[:, first:last])[:, inside]
-        factor = module.array(scales)[:, start:stop]
+        if not kept:
+            kept.append(module.array(scales))
+        factor = kept[0][:, start:stop]
         groups = np.arange(width) // (width // len(factor))
         with np.errstate(over="ignore", invalid="ignore"):
             product = (numbers - offsets[groups]).astype(np.float32) * factor[groups]

@@ -74,6 +74,7 @@ def _open_numbers(
     n_rows, width = shape
     zeros = module.beside.get("weight_zero_point")
     packed = module.weight.encoding.name == "I32"
+    kept: list[NDArray[np.float32]] = []
 
     def read(start: int, stop: int) -> NDArray[np.float32]:
         import numpy as np
@@ -84,12 +85,14 @@ def _open_numbers(
         lift = np.float32(1 << (bits - 1) if packed else 0)
         numbers = (unpack_bits(lying, bits, width) if packed else lying).astype(np.float32) - lift
         groups = np.arange(width) // group
-        factor = _rows_of(module.array(scales), start, stop)[:, groups]
+        factor = _read_rows(module, scales, start, stop)[:, groups]
         if zeros is not None and packed and zeros.encoding.name == "I32":
-            whole = unpack_bits(np.ascontiguousarray(module.array(zeros).T), bits, n_rows).T
-            numbers -= _rows_of(whole.astype(np.float32) - lift, start, stop)[:, groups]
+            if not kept:
+                whole = unpack_bits(np.ascontiguousarray(module.array(zeros).T), bits, n_rows).T
+                kept.append(whole.astype(np.float32) - lift)
+            numbers -= kept[0][start:stop][:, groups]
         elif zeros is not None:
-            numbers -= _rows_of(module.array(zeros).astype(np.float32), start, stop)[:, groups]
+            numbers -= _read_rows(module, zeros, start, stop)[:, groups]
         with np.errstate(over="ignore", invalid="ignore"):
             return round_to(scales.encoding.name, numbers * factor)
 
@@ -132,10 +135,13 @@ def _read_powers(module: Module, scales: TensorEntry, start: int, stop: int) -> 
     return np.ldexp(np.float32(1), data.astype(np.int32) - 127).reshape(stop - start, -1)
 
 
-def _rows_of(array: NDArray[Any], start: int, stop: int) -> NDArray[Any]:
+def _read_rows(module: Module, entry: TensorEntry, start: int, stop: int) -> NDArray[Any]:
     """Rows start to stop of scales (rows, groups); those of scales that all rows share."""
-    array = array.reshape(len(array), -1) if array.ndim else array.reshape(1, 1)
-    return array[start:stop] if len(array) > 1 else array
+    import numpy as np
+
+    if entry.n_elements == 1:
+        return module.array(entry).astype(np.float32).reshape(1, 1)
+    return module.array(entry, start, stop).astype(np.float32).reshape(stop - start, -1)
 
 
 def _words_shape(module: Module, scales: TensorEntry) -> tuple[int, ...] | None:

@@ -53,7 +53,7 @@ def open_rows(module: Module) -> PackedRows | None:
     ):
         return None
     n_rows, width = shape
-    kept: list[NDArray[np.int16]] = []
+    kept: list[tuple[NDArray[np.int16], NDArray[np.float32], NDArray[np.int64]]] = []
 
     def read(start: int, stop: int) -> NDArray[np.float32]:
         import numpy as np
@@ -61,13 +61,14 @@ def open_rows(module: Module) -> PackedRows | None:
         from inspect_embed.numerics.bits import round_to, unpack_bits
 
         if not kept:
-            kept.append(_read_zeros(module.array(zeros), bits, n_rows, said).T)
+            offsets = _read_zeros(module.array(zeros), bits, n_rows, said)
+            kept.append((offsets, module.array(scales), _read_groups(module, order, width)))
+        offsets, factors, groups = kept[0]
         columns = np.ascontiguousarray(module.array(module.weight)[:, start:stop].T)
         numbers = unpack_bits(columns, bits, width).astype(np.int16)
-        groups = _read_groups(module, order, width)
-        factor = module.array(scales)[:, start:stop].T
+        numbers -= offsets[:, start:stop].T[:, groups]
         with np.errstate(over="ignore", invalid="ignore"):
-            product = factor[:, groups] * (numbers - kept[0][start:stop][:, groups]).astype(np.float32)
+            product = factors[:, start:stop].T[:, groups] * numbers
         return round_to(scales.encoding.name, product)
 
     beside = (scales, zeros) if order is None else (scales, zeros, order)
