@@ -68,12 +68,11 @@ def query_vectors(table: EmbeddingTable, queries: Sequence[Query]) -> NDArray[np
     """
     import numpy as np
 
-    from inspect_embed.numerics.vectors import has_direction, row_norms
-
     vectors: list[NDArray[np.float64]] = []
     for query in queries:
         rows = table.rows(query.rows).astype(np.float64)
-        for row, sound in zip(query.rows, has_direction(row_norms(rows)), strict=True):
+        directed: NDArray[np.bool_] = np.logical_and(np.isfinite(rows).all(axis=1), rows.any(axis=1))
+        for row, sound in zip(query.rows, directed, strict=True):
             if not sound:
                 what = "all zeros" if not rows[query.rows.index(row)].any() else "not all finite numbers"
                 raise AnalysisError(

@@ -26,8 +26,7 @@ if TYPE_CHECKING:
     Floats = NDArray[np.floating[Any]]
 
 NATIVE_BLOCK_BYTES = 1 << 24
-"""Bytes of a block that is used where it lies: small enough to be read twice from the cache, large enough that the
-work on it outweighs the call."""
+"""Bytes of a block that is used where it lies: large enough that the work on it far outweighs the call."""
 DECODED_BLOCK_ELEMENTS = 1 << 17
 """Numbers in a block that is decoded into a buffer: the buffer stays in the cache."""
 

@@ -194,9 +194,8 @@ def _search(
             "The mean of the rows was taken away"
             + (f", and the {frame_wanted[1]} leading directions." if frame_wanted[1] else ".")
         )
-    sound = has_direction(row_norms(vectors))
-    for query, has in zip(queries, sound, strict=True):
-        if not has:
+    for query, vector in zip(queries, vectors, strict=True):
+        if not vector.any() or not np.isfinite(vector).all():
             raise AnalysisError(f"{query.text} comes to a vector without direction.", "Ask for other words.")
     asked = vectors
     left_out = [list(query.rows) for query in queries]

@@ -182,9 +182,9 @@ def _score_blocks(
     lengths = raw if frame is None else np.empty(n)
     dots: Floats | None = None
     queries: Floats | None = None
-    for start, stored in table.blocks():
-        place = slice(start, start + len(stored))
-        with np.errstate(over="ignore", invalid="ignore"):
+    with np.errstate(over="ignore", invalid="ignore"):
+        for start, stored in table.blocks():
+            place = slice(start, start + len(stored))
             block = stored.astype(np.float64) if precise else stored
             if dots is None or queries is None:
                 dots = np.empty((len(directions), n), block.dtype)
@@ -218,12 +218,12 @@ def _select(
 
     Done in place as far as it goes: a fresh array of the size of a vocabulary costs as much as the work on it.
     """
-    n = int(np.count_nonzero(mask))
+    left_out = np.flatnonzero(~mask)
+    n = len(mask) - len(left_out)
     if n == 0:
         none = np.empty(0)
         return Nearest(np.empty(0, np.int64), none, none, none, 0)
     k = min(k, n)
-    others = ~mask
     q_length = float(row_norms(q[None])[0])
     # What the pass may be wrong by: the bound on a rounded dot product, and on the difference that a frame takes,
     # whose rounding is of the size of the vectors as stored.
@@ -232,32 +232,26 @@ def _select(
     if frame is not None:
         unit *= 1 + len(frame.directions)
         size = raw + row_norms(frame.mean[None])
-    near: Float64s = dots.astype(np.float64)
+    near: Float64s
     slack: Float64s | float
     scale = 1.0
     with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
         if metric == "cosine":
-            near /= lengths
+            near = np.divide(dots, lengths, dtype=np.float64)
             slack = unit if size is lengths else unit * (size / lengths)
         elif metric == "dot":
-            near *= q_length
+            near = np.multiply(dots, q_length, dtype=np.float64)
             slack = unit * q_length * size
         else:
             # Minus the squared distance, in units in which it cannot overflow.
             scale = max(q_length, float(lengths.max(where=mask, initial=0.0)))
-            near /= scale
+            near = np.divide(dots, scale, dtype=np.float64)
             near *= 2 * (q_length / scale)
             near -= (lengths / scale) ** 2
             near -= (q_length / scale) ** 2
             slack = 2 * unit * ((size + q_length) / scale) ** 2
-        lost = ~np.isfinite(near) | (raw < _LEAST_LENGTH[dots.dtype])
-        bound = near - slack
-        bound[lost | others] = -np.inf
-        bound.partition(len(bound) - k)
-        threshold = bound[len(bound) - k]
-        np.add(near, slack, out=bound)
-        bound[lost] = np.inf
-        ids = np.flatnonzero((bound >= threshold) & mask)
+        near[left_out] = -np.inf
+        ids = _may_be_among_first(near, slack, raw < _LEAST_LENGTH[dots.dtype], left_out, k)
         scores = score_rows(table, q, ids, metric, frame)
         sign = -1.0 if metric == "euclidean" else 1.0
         closeness = sign * scores
@@ -266,15 +260,18 @@ def _select(
             np.maximum(np.negative(near, out=near), 0.0, out=near)
             np.multiply(np.sqrt(near, out=near), scale, out=near)
         near[ids] = scores
-        near[others] = 0.0
-        largest = max(near.max(), -near.min())
-        near /= largest  # so that no square overflows
+        near[left_out] = 0.0
+        largest = 1.0
+        if metric != "cosine":
+            largest = max(near.max(), -near.min())
+            near /= largest  # so that no square overflows
         mean = near.sum() / n
         near -= mean
-        near[others] = 0.0
+        near[left_out] = 0.0
         deviation = np.sqrt(np.dot(near, near) / n)
         # Scores that differ by rounding alone are alike.
-        alike = not deviation > 8 * _UNIT_ROUNDOFF[np.dtype(np.float64)]
+        size_of_scores = max(float(np.abs(scores).max(initial=0.0)) / largest, abs(mean))
+        alike = not deviation > 8 * _UNIT_ROUNDOFF[np.dtype(np.float64)] * (size_of_scores or 1.0)
         z = np.full(k, np.nan) if alike else sign * (scores[order] / largest - mean) / deviation
     ranked = np.sort(closeness)
     at_least = len(ranked) - np.searchsorted(ranked, closeness[order], side="left")
@@ -285,6 +282,29 @@ def _select(
         z=z,
         n_compared=n,
     )
+
+
+def _may_be_among_first(
+    near: Float64s, slack: Float64s | float, faint: NDArray[np.bool_], left_out: NDArray[np.int64], k: int
+) -> NDArray[np.int64]:
+    """The rows whose nearness, within its slack, may be among the k largest; those whose score was lost, too.
+
+    A score is lost where it is not finite, or where the row was too `faint` for the precision of the pass.
+    """
+    n = len(near)
+    lost = ~np.isfinite(near) | faint
+    lost[left_out] = False
+    if isinstance(slack, float) and not lost.any():
+        return np.flatnonzero(near >= np.partition(near, n - k)[n - k] - 2 * slack)
+    bound = near - slack
+    bound[lost] = bound[left_out] = -np.inf
+    bound.partition(n - k)
+    threshold = bound[n - k]
+    np.add(near, slack, out=bound)
+    bound[lost] = np.inf
+    possible = bound >= threshold
+    possible[left_out] = False
+    return np.flatnonzero(possible)
 
 
 def score_rows(
