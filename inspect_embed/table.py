@@ -63,6 +63,7 @@ class TokenLabels:
         self.vocabulary = vocabulary
         self._missing = missing or "This checkpoint has no tokenizer that can be read."
         self._named: NDArray[np.bool_] | None = None
+        self._found: dict[str, FoundRow] = {}
 
     def text(self, row: int) -> str:
         """The token as people read it; "no token" where there is none; the id without a vocabulary."""
@@ -71,8 +72,11 @@ class TokenLabels:
     def find(self, query: str) -> FoundRow:
         """The row of the token that a query names."""
         if self.vocabulary is not None:
-            found = self.vocabulary.find(query)
-            return FoundRow(found.id, self.text(found.id), found.notes)
+            # Lessons and studies ask for the same words again and again.
+            if query not in self._found:
+                found = self.vocabulary.find(query)
+                self._found[query] = FoundRow(found.id, self.text(found.id), found.notes)
+            return self._found[query]
         row = _whole_number(query.removeprefix("id:"))
         if row is None:
             raise TokenError(
@@ -222,10 +226,11 @@ class EmbeddingTable:
         dtype = np.dtype(encoding.native or np.float32).newbyteorder("=")
         out = np.empty((len(ids), self.width), dtype)
         self._tensors.expect(self.tensor, ((int(row) * size, (int(row) + 1) * size) for row in ids))
-        for place, row in enumerate(ids):
-            data = self._tensors.read(self.tensor, int(row) * size, (int(row) + 1) * size)
-            out[place] = encoding.decode(data)
-            self._apply_scale(out[place : place + 1], int(row))
+        read, tensor, scaled = self._tensors.read, self.tensor, self._scale is not None
+        for place, row in enumerate(map(int, ids)):
+            out[place] = encoding.decode(read(tensor, row * size, (row + 1) * size))
+            if scaled:
+                self._apply_scale(out[place : place + 1], row)
         # Some NaN raise an alarm in the processor whenever they are widened; these do not.
         out[np.isnan(out)] = np.nan
         return out
