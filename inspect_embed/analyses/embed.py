@@ -68,7 +68,7 @@ class Embedded(Result):
             last = (
                 "what the first layer reads"
                 if not self.additions
-                else "to which the model does what the notes say"
+                else "before what the notes name is done to it"
             )
             facts.append(Fact("their sum", shape, remark=last))
         shown = min(_COLUMNS, self.shape[1])
@@ -170,7 +170,12 @@ def _positions(
     import numpy as np
 
     found = checkpoint.found
-    kinds = " and ".join(found.position_kinds) or "not known"
+    kinds = " and ".join(found.position_kinds)
+    if not kinds:
+        notes.append(
+            "The kind of positions is not known, and so not whether anything is added to the token rows."
+        )
+        return None, None
     if not any(kind in _ADDED for kind in found.position_kinds):
         notes.append(f"Positions are {kinds}: nothing is added to the token rows before the first layer.")
         return None, None

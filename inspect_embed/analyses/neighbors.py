@@ -63,17 +63,18 @@ class Neighbors(Result):
     def report(self) -> Report:
         """Each neighbourhood as a grid; the sheet holds them all."""
         score = _NAMES[self.metric]
+        places = self.table.role == "position"
         columns = (
             Column("rank", "d"),
-            Column("id", "d"),
-            Column("token"),
+            Column("row" if places else "id", "d"),
+            Column("place" if places else "token"),
             Column(score, ".4f"),
             Column("percentile", ".3f"),
             Column("z", ".2f"),
         )
         blocks: list[Block] = []
         for found in self.results:
-            title = found.query if found.id is None else f"{found.token} (id {found.id})"
+            title = found.query if found.id is None else f"{found.token} ({columns[1].name} {found.id})"
             rows = [(n.rank, n.id, n.token, n.score, n.percentile, n.z) for n in found.neighbors]
             blocks.append(Grid(columns, rows, title))
         sheet = Grid(

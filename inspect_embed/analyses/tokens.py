@@ -98,6 +98,8 @@ def tokens(
                 "Ask for another id.",
             )
         found.append(WordTokens(f"id:{id_}", True, (facts,)))
+    if text == "":
+        raise TokenError("The text is empty: it has no tokens.", "Give a text of one word or more.")
     if text is not None:
         cut = tuple(_facts(vocabulary, id_) for id_ in vocabulary.cut(text))
         found.append(WordTokens(text, len(cut) == 1, cut))
@@ -106,6 +108,11 @@ def tokens(
     if grep is not None:
         matches = islice(vocabulary.grep(grep), first)
         listing = tuple(TokenFacts(t.id, t.text, t.raw, t.kind) for t in matches)
+        if not listing and first != 0:
+            raise UnknownTokenError(
+                f"No token of {vocabulary.source} matches {grep!r}.",
+                "The expression is looked for anywhere in a token's spelling: ^·gir finds what begins so.",
+            )
     elif not found:
         listing = tuple(_facts(vocabulary, id_) for id_ in islice(vocabulary.ids(), first))
     return Tokens(
@@ -127,6 +134,11 @@ def _look_up(vocabulary: Vocabulary, word: str, notes: list[str]) -> WordTokens:
         notes.append(f"{word!r} is not one token but {len(pieces)}: {' + '.join(t.token for t in pieces)}.")
         return WordTokens(word, False, pieces)
     notes += found.notes
+    if found.token is None and found.id > vocabulary.max_id:
+        raise UnknownTokenError(
+            f"There is no id {found.id:,}: the vocabulary's ids go to {vocabulary.max_id:,}.",
+            "Ask for another id.",
+        )
     return WordTokens(word, True, (_facts(vocabulary, found.id),))
 
 

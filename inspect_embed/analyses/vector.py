@@ -60,7 +60,8 @@ class Vectors(Result):
                 Fact("largest", largest),
             )
             blocks.append(Facts(facts, name))
-            blocks.append(_lines_of_numbers(row))
+            if row.values:
+                blocks.append(_lines_of_numbers(row))
         heads = (
             "query",
             "id",
@@ -127,6 +128,7 @@ def vector(
 
 def _lines_of_numbers(row: Row, per_line: int = 8) -> Grid:
     lines: list[tuple[int | float | None, ...]] = []
+    per_line = max(1, min(per_line, len(row.values)))
     for start in range(0, len(row.values), per_line):
         some = row.values[start : start + per_line]
         lines.append((start, *some, *(None,) * (per_line - len(some))))

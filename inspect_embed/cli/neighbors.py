@@ -64,7 +64,7 @@ def command(
     """The tokens nearest to each WORD in the checkpoint CKPT.
 
     Beside each score stand its percentile (the share of all rows that are farther) and its z (how many standard
-    deviations it lies from the mean score), which tell a high cosine from an ordinary one.
+    deviations nearer than the mean score it lies), which tell a high cosine from an ordinary one.
 
     \b
     Examples:

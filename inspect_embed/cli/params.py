@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from inspect_embed.cli.options import common_options, open_ckpt, write_answer
+from inspect_embed.cli.options import common_options, figure_options, open_ckpt, write_answer
 
 
 @click.command("params")
@@ -19,6 +19,7 @@ from inspect_embed.cli.options import common_options, open_ckpt, write_answer
 @click.option(
     "--headers-only", is_flag=True, help="Do not compare tables of the same shape: count each of them."
 )
+@figure_options
 @common_options
 def command(
     checkpoints: tuple[str, ...],

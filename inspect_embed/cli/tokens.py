@@ -55,6 +55,8 @@ def command(
     if tensor is not None:
         raise click.UsageError("tokens reads no table, so --tensor has nothing to choose")
     asked = read_words(words, words_file)
+    if grep is not None and (asked or ids or text is not None):
+        raise click.UsageError("--grep lists the vocabulary: give it alone, without words, --id or --text")
     opened = open_ckpt(checkpoint, tokenizer, allow_partial)
     found = tokens(opened, asked, ids=ids, text=text, grep=grep, first=first)
     write_answer(found.report(), [opened], format_, output, ascii)
