@@ -80,5 +80,5 @@ def query_vectors(table: EmbeddingTable, queries: Sequence[Query]) -> NDArray[np
                     f"and no neighbours.",
                     "Ask for another token; `vector` shows the row itself.",
                 )
-        vectors.append(np.asarray(query.weights) @ rows)
+        vectors.append(rows[0] if query.weights == (1.0,) else np.asarray(query.weights) @ rows)
     return np.stack(vectors) if vectors else np.empty((0, table.width))

@@ -64,10 +64,15 @@ class TokenLabels:
         self._missing = missing or "This checkpoint has no tokenizer that can be read."
         self._named: NDArray[np.bool_] | None = None
         self._found: dict[str, FoundRow] = {}
+        self._texts: dict[int, str] = {}
 
     def text(self, row: int) -> str:
         """The token as people read it; "no token" where there is none; the id without a vocabulary."""
-        return self.vocabulary.label(row) if self.vocabulary is not None else f"id:{row}"
+        if self.vocabulary is None:
+            return f"id:{row}"
+        if row not in self._texts:
+            self._texts[row] = self.vocabulary.label(row)
+        return self._texts[row]
 
     def find(self, query: str) -> FoundRow:
         """The row of the token that a query names."""
