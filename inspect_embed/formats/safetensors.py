@@ -23,6 +23,7 @@ from inspect_embed.errors import (
     shorten,
 )
 from inspect_embed.formats import TensorEntry
+from inspect_embed.formats._impostors import refuse_impostors
 from inspect_embed.json_text import parse_json
 from inspect_embed.storage import ByteSource, Folder, Ranges
 
@@ -41,22 +42,6 @@ _LARGEST_SIZE = 1 << 63
 _MOST_DIMENSIONS = 64
 """No array library knows more."""
 _PREFERRED_STEMS = ("model", "pytorch_model", "diffusion_pytorch_model", "consolidated", "adapter_model")
-
-# What stands in the place of a safetensors file, told by its first bytes.
-_IMPOSTORS: tuple[tuple[bytes, str, str], ...] = (
-    (
-        b"PK\x03\x04",
-        "a zip archive (PyTorch saves such files)",
-        "Give it a name that ends in .bin or .pt, by which PyTorch files are known.",
-    ),
-    (b"GGUF", "a GGUF file", "Give it a name that ends in .gguf."),
-    (
-        b"\x80",
-        "a Python pickle, which is never run here",
-        "Give it a name that ends in .bin or .pt, if torch.save wrote it.",
-    ),
-    (b"\x89HDF", "an HDF5 file", "Look for a .safetensors file of the same model."),
-)
 
 
 class SafetensorsSet:
@@ -335,7 +320,7 @@ def _read_index(folder: Folder, index: str) -> tuple[dict[str, str], Mapping[str
     """Which file holds which tensor, and what the index states about the whole."""
     source = folder.open(index)
     try:
-        _refuse_impostors(bytes(source.read(0, 1024)), index)
+        refuse_impostors(bytes(source.read(0, 1024)), source.size, index, "an index")
         content = parse_json(source.read(0, source.size), index, source.size)
     finally:
         source.close()
@@ -417,7 +402,9 @@ def _read_header(source: ByteSource, name: str) -> tuple[dict[str, Any], int]:
     start = bytes(source.read(0, 1024))
     if size == 0:
         raise DamagedFileError(f"{name} is empty (0 bytes).", "Fetch the file again.")
-    _refuse_impostors(start, name)
+    # The first bytes of a true header length can look like anything; a "{" after them settles it.
+    if start[8:9] != b"{":
+        refuse_impostors(start, size, name, "a safetensors file")
     if size < 8:
         raise DamagedFileError(
             f"{name} has {size} bytes, too few for a safetensors file.", "Fetch the file again."
@@ -440,25 +427,6 @@ def _read_header(source: ByteSource, name: str) -> tuple[dict[str, Any], int]:
             "Check where the file came from.",
         )
     return parse_json(source.read(8, 8 + length), name, size), 8 + length
-
-
-def _refuse_impostors(start: bytes, name: str) -> None:
-    if start.startswith(b"version https://git-lfs"):
-        promised = re.search(rb"^size (\d{1,20})\s*$", start, re.MULTILINE)
-        size = f" for a file of {int(promised[1]):,} bytes" if promised else ""
-        raise NotACheckpointError(
-            f"{name} is a git-lfs pointer{size}, not the file itself.", "Run `git lfs pull` in its folder."
-        )
-    text = start.removeprefix(b"\xef\xbb\xbf").lstrip()[:20].lower()
-    if text.startswith((b"<!doctype", b"<html", b"<?xml", b"<error")):
-        raise NotACheckpointError(
-            f"{name} is a web page (an error page, perhaps), not the file itself.",
-            "Fetch the file again, and look at the address it came from.",
-        )
-    for magic, what, hint in _IMPOSTORS:
-        # The first bytes of a true header length can look like anything; a "{" after them settles it.
-        if start.startswith(magic) and start[8:9] != b"{":
-            raise NotACheckpointError(f"{name} is {what}, not a safetensors file.", hint)
 
 
 def _check_header(header: dict[str, Any], name: str, bytes_by_encoding: dict[str, int]) -> int:
