@@ -13,19 +13,15 @@ that does nothing else.
 from __future__ import annotations
 
 import argparse
-import os
-import statistics
 import subprocess
 import sys
 import tempfile
-import time
 from collections.abc import Callable
 from pathlib import Path
 
-# All sides run the kernels that the machine's own numpy would choose.
-for name in ("OPENBLAS_CORETYPE", "OPENBLAS_L2_SIZE"):
-    if os.environ.pop(name, None) is not None:
-        os.execv(sys.executable, [sys.executable, *sys.argv])
+from timing import alternate, say, use_own_kernels
+
+use_own_kernels()
 
 import numpy as np
 
@@ -47,24 +43,6 @@ def put_together(real: Path, folder: Path) -> Path:
             for piece in pieces:
                 file.write(piece.read_bytes())
     return path
-
-
-def alternate(sides: dict[str, Callable[[], object]], rounds: int) -> dict[str, float]:
-    """Median seconds of each side, the sides taking turns; one round before counts for nothing."""
-    times: dict[str, list[float]] = {name: [] for name in sides}
-    for turn in range(rounds + 1):
-        for name, side in sides.items():
-            started = time.perf_counter()
-            side()
-            if turn:
-                times[name].append(time.perf_counter() - started)
-    return {name: statistics.median(values) for name, values in times.items()}
-
-
-def say(what: str, ours: float, theirs: float, limit: str) -> None:
-    print(
-        f"{what:<62} {ours * 1e3:8.1f} ms / {theirs * 1e3:8.1f} ms = {ours / theirs:6.3f}   (limit {limit})"
-    )
 
 
 def run(*command: str) -> None:

@@ -35,10 +35,8 @@ if TYPE_CHECKING:
     help="How many of the most changed tokens to list.",
 )
 @click.option("--all-tokens", is_flag=True, help="List every token that both have.")
-@click.option(
-    "--same-space", "space", flag_value="same", help="The two share their coordinates, whatever is measured."
-)
-@click.option("--different-space", "space", flag_value="different", help="The two do not share coordinates.")
+@click.option("--same-space", is_flag=True, help="The two share their coordinates, whatever is measured.")
+@click.option("--different-space", is_flag=True, help="The two do not share coordinates.")
 @click.option(
     "--pair",
     "pairs",
@@ -62,7 +60,8 @@ def command(
     k: int,
     top: int,
     all_tokens: bool,
-    space: str | None,
+    same_space: bool,
+    different_space: bool,
     pairs: tuple[tuple[str, str], ...],
     series: bool,
     no_neighbors: bool,
@@ -90,7 +89,9 @@ def command(
     if len(checkpoints) < 2:
         raise click.UsageError("give two checkpoints or more")
     in_series = series or len(checkpoints) > 2
-    if space is not None and in_series:
+    if same_space and different_space:
+        raise click.UsageError("--same-space and --different-space contradict each other: give one")
+    if (same_space or different_space) and in_series:
         raise click.UsageError("--same-space and --different-space are for two checkpoints")
     if pairs and not in_series:
         raise click.UsageError("--pair follows a series: give three checkpoints, or --series")
@@ -106,7 +107,7 @@ def command(
                 *opened,
                 table=table,
                 tensor=tensor,
-                space=space or "measure",
+                space="same" if same_space else "different" if different_space else "measure",
                 k=k,
                 neighbors=not no_neighbors,
                 top=None if all_tokens else top,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -226,10 +225,11 @@ def write_answer(
         notes = [block.text for block in report.blocks if isinstance(block, Note)]
         for note in (*notes, *drawing.notes):
             sys.stderr.write(f"note: {printable(note)}\n")
+    elif name == "json":
+        narrow = to_stream and not _can_write("\U0010ffff", sys.stdout.encoding)
+        content = module.render(report, ascii=ascii_ or narrow)
     else:
         content = module.render(report)
-    if name == "json" and (ascii_ or (to_stream and not _can_write("\U0010ffff", sys.stdout.encoding))):
-        content = json.dumps(json.loads(content), indent=2) + "\n"  # JSON has escapes of its own
     if isinstance(content, str) and to_stream:
         sys.stdout.write(content)
     elif output is not None:

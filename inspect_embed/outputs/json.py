@@ -14,9 +14,9 @@ SUFFIXES = (".json",)
 _SURROGATES = re.compile("[\ud800-\udfff]")
 
 
-def render(report: Report) -> str:
-    """The result as one JSON object, with a newline at its end."""
-    text = json.dumps(plain(report.result), ensure_ascii=False, indent=2, allow_nan=False) + "\n"
+def render(report: Report, ascii: bool = False) -> str:
+    """The result as one JSON object, with a newline at its end; with `ascii`, JSON's own escapes for all else."""
+    text = json.dumps(plain(report.result), ensure_ascii=ascii, indent=2, allow_nan=False) + "\n"
     # A lone surrogate has no bytes in UTF-8; inside a string of JSON its escape means the same.
     return _SURROGATES.sub(lambda mark: f"\\u{ord(mark[0]):04x}", text)
 

@@ -301,7 +301,13 @@ def test_a_series_is_three_checkpoints_or_two_that_are_said_to_be_one(
     assert len(content["pairs"][0]["cosines"]) == 3
     assert run(["compare", *paths[:2], "--series", "--no-neighbors", "--format", "json"]) == 0
     assert len(json.loads(capsys.readouterr().out)["stages"]) == 2
-    for wrong in (paths[:1], [*paths, "--same-space"], [*paths[:2], "--pair", "w1", "w2"]):
+    both = ["--same-space", "--different-space"]
+    for wrong in (
+        paths[:1],
+        [*paths[:2], *both],
+        [*paths, "--same-space"],
+        [*paths[:2], "--pair", "w1", "w2"],
+    ):
         assert run(["compare", *wrong]) == 2
 
 
