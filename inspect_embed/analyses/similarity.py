@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import combinations
 
 from inspect_embed.checkpoint import Checkpoint, TableFacts
-from inspect_embed.errors import AnalysisError
+from inspect_embed.errors import AnalysisError, shorten
 from inspect_embed.query import find_query
 from inspect_embed.report import Block, Column, Fact, Facts, Grid, Heatmap, Note, Report, Result
+from inspect_embed.table import EmbeddingTable, TokenLabels
 
 MOST_WORDS = 2000
 """Words whose every pair is still compared; more would fill the memory with pairs."""
@@ -148,6 +149,7 @@ def similarity(
         for (i, a), (j, b) in combinations(enumerate(vectors), 2)
     )
     notes = [note for query in queries for note in query.notes]
+    notes += _notes_on_sorts(opened, [query.id for query in queries if query.id is not None])
     undefined = sum(pair.cosine != pair.cosine for pair in pairs)
     if undefined:
         notes.append(f"{undefined:,} cosines are undefined: a row of zeros, or not finite, has no direction.")
@@ -161,6 +163,17 @@ def similarity(
         working,
         (*opened.notes, *dict.fromkeys(notes)),
     )
+
+
+def _notes_on_sorts(table: EmbeddingTable, ids: Sequence[int]) -> Iterator[str]:
+    """Words that begin after a space beside tokens that do not: two sorts, which training keeps apart."""
+    if not isinstance(table.labels, TokenLabels) or table.labels.vocabulary is None:
+        return
+    tokens = [token for id_ in dict.fromkeys(ids) if (token := table.labels.vocabulary.token(id_))]
+    led = [token.text for token in tokens if token.kind == "word-start"]
+    bare = [token.text for token in tokens if token.kind == "inner"]
+    if led and bare:
+        yield f"Two sorts of token are compared: with a space before ({shorten(led)}), and without ({shorten(bare)})."
 
 
 def _work(a: Word, b: Word, x: object, y: object, n: int) -> Working:

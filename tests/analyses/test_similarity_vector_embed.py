@@ -77,6 +77,13 @@ def test_the_working_adds_up(checkpoint: Checkpoint) -> None:
     assert work.dot / (work.a_length * work.b_length) == pytest.approx(found.pairs[0].cosine, rel=1e-12)
 
 
+def test_words_after_a_space_and_letters_without_are_told_apart(checkpoint: Checkpoint) -> None:
+    notes = similarity(checkpoint, ["·girl", "girl"]).notes
+    assert any("with a space before (·girl), and without (girl)" in note for note in notes)
+    assert not any("Two sorts" in note for note in similarity(checkpoint, ["·girl", "·boy"]).notes)
+    assert not any("Two sorts" in note for note in similarity(checkpoint, ["1", "2"], table="position").notes)
+
+
 def test_one_word_is_no_comparison(checkpoint: Checkpoint) -> None:
     with pytest.raises(AnalysisError, match="two words"):
         similarity(checkpoint, ["·girl"])
